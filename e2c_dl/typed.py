@@ -17,11 +17,6 @@ _learning = threading.RLock()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-def learn(kind: type[Any]) -> None:
-    """``kind`` is known from now on: msgspec itself may be asked for it by any thread."""
-    _decoder(kind)
-
-
 def decode(text: str | bytes, kind: type[T]) -> T:
     """The ``kind`` that ``text``, JSON, holds. Raises: msgspec.DecodeError, and what msgspec.json.decode does."""
     found: T = _decoder(kind).decode(text)
@@ -30,7 +25,7 @@ def decode(text: str | bytes, kind: type[T]) -> T:
 
 def convert(value: Any, kind: type[T]) -> T:
     """The ``kind`` that ``value``, parsed JSON, holds. Raises: msgspec.ValidationError, what msgspec.convert does."""
-    learn(kind)
+    _decoder(kind)  # learns it
     return msgspec.convert(value, kind)
 
 

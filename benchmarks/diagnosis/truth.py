@@ -13,7 +13,7 @@ LAPS runs by different seeds, unless the first of them take as long but for STEA
 injected: where all wait for the slowest, whomever they meet, it hides what chance does. It is the mean over MOST_LAPS
 where that does not tell on which side of the bar it is, by SURE errors of these means. What is nearer to the bar even
 then is on neither side. Nor is what the run that is judged, by its own seed, has on the other side than the mean: that
-it costs much, and that it cost nothing, are true. Reports ask for means by the same rule.
+it costs much, and that it cost nothing, are true. Reports ask for means of such ranks, too (resimulation/luck.py).
 
 What one host alone does, such as a server's steps, no other host tells how long it should take: slowed all the time, it
 looks like its design. So a part that no other host of that hardware has is slowed from the run's last third on instead.

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from e2c_dl import typed
 from e2c_dl.api.frames import DataFrame, maker
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive, open_archive
@@ -63,7 +62,6 @@ class ArchivedRun:
     def report(self) -> Report:
         """The report: read if it was written, else found now. Raises: AnalysisError, if nothing can be analysed."""
         if (Place(self.path) / layout.REPORT_JSON).exists():
-            typed.learn(Report)  # several threads may read one each
             return read_report(self.archive)
         return diagnose(self.archive).report
 

@@ -25,37 +25,25 @@ os.register_at_fork(after_in_child=_leave_to_parent)  # Ansible's forks may outl
 
 
 @contextmanager
-def held(path: Path, *, shared: bool = False) -> Iterator[None]:
+def held(path: Path, *, shared: bool = False, waits: bool = False) -> Iterator[None]:
     """The folder ``path`` is this process's alone, or ``shared`` by all who ask for that.
 
-    On a file system without locks it is so without. Raises: ArchiveBusy, OSError.
+    Whoever comes second is refused, or ``waits``, but not for this process: what it has, it has. On a file system
+    without locks it is so without. Raises: ArchiveBusy, OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)  # no lock file, which would be part of it
-    _held[descriptor] = _identity(descriptor)
+    identity = _identity(descriptor)
+    is_own = waits and identity in tuple(_held.values())  # for itself it would wait for ever
+    _held[descriptor] = identity
     try:
         with suppress(OSError):
-            _lock(descriptor, path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            if not is_own:
+                _lock(descriptor, path, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if waits else fcntl.LOCK_NB))
         yield
     finally:
         if descriptor in _held:  # else this is a child, which has left it
             del _held[descriptor]  # before it is closed
             os.close(descriptor)
-
-
-@contextmanager
-def awaited(path: Path) -> Iterator[None]:
-    """The folder ``path`` is this process's alone, when others let go of it: of a few files, soon written.
-
-    Raises: OSError.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        if _identity(descriptor) not in _held.values():  # by itself it would wait for ever
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _identity(descriptor: int) -> tuple[int, int]:
@@ -65,6 +53,6 @@ def _identity(descriptor: int) -> tuple[int, int]:
 
 def _lock(descriptor: int, path: Path, kind: int) -> None:
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind)
     except BlockingIOError as error:
         raise ArchiveBusy(f"{path}: another process is writing it; try again when that has ended") from error

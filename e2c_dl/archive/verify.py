@@ -45,11 +45,11 @@ def altered(path: Path) -> str:
     """
     if not (Place(path) / layout.MANIFEST).exists():
         return ""
-    small = {
-        name: digest for name, digest in manifest.read(path).items()
+    found = [
+        name for name, digest in manifest.read(path).items()
         if (place := Place(path) / name).is_plain() and place.path.stat().st_size <= SOON_READ_BYTES
-    }  # fmt: skip
-    found = [name for name, digest in small.items() if manifest.checksum(Place(path) / name) != digest]
+        and _problem(place, name, digest)
+    ]  # fmt: skip
     if not found:
         return ""
     return f"Altered since the archive was sealed, and believed all the same: {', '.join(found)}; see `e2c-dl verify`."
@@ -81,13 +81,16 @@ def _file_problems(path: Path, expected: dict[str, str]) -> list[str]:
     for name, digest in expected.items():
         if name not in present:
             problems[name] = f"{name}: missing"
-        elif not (Place(path) / name).is_plain():
-            problems[name] = f"{name}: is a link or no plain file any more"
-        else:
-            try:
-                altered = manifest.checksum(Place(path) / name) != digest
-            except ArchiveError as error:
-                problems[name] = str(error)
-            else:
-                problems.update({name: f"{name}: was altered since the archive was sealed"} if altered else {})
+        elif problem := _problem(Place(path) / name, name, digest):
+            problems[name] = problem
     return [problems[name] for name in sorted(problems)]
+
+
+def _problem(place: Place, name: str, digest: str) -> str:
+    """Why what stands at ``place`` is not the file ``name`` that was sealed; "": it is."""
+    if not place.is_plain():
+        return f"{name}: is a link or no plain file any more"
+    try:
+        return "" if manifest.checksum(place) == digest else f"{name}: was altered since the archive was sealed"
+    except ArchiveError as error:
+        return str(error)

@@ -20,7 +20,7 @@ from typing import Any
 
 from e2c_dl.archive import crate, manifest
 from e2c_dl.archive.layout import CRATE, RUN
-from e2c_dl.archive.lock import awaited, held
+from e2c_dl.archive.lock import held
 from e2c_dl.archive.reserve import ReservedFile
 from e2c_dl.archive.run import Outcome, Run, StepRecord, check_key, from_mapping, merge, plain, read_facts, read_run
 from e2c_dl.archive.run import to_bytes as run_bytes
@@ -216,7 +216,7 @@ def amend(path: Path, names: Sequence[str]) -> None:
     Other files keep the checksums they were sealed with, so that amending never hides an alteration.
     Raises: ArchiveError if the archive is not sealed or a file is missing.
     """
-    with awaited(path):  # another command may amend it, too: each would forget what the other wrote
+    with held(path, waits=True):  # another command may amend it, too: each would forget what the other wrote
         sealed = manifest.read(path)
         known = {**sealed, **dict.fromkeys(names, "")}
         parts = sorted(name for name in known if name != CRATE and (Place(path) / name).is_plain())  # not itself

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from e2c_dl import typed
 from e2c_dl.diagnosis.stretches import Stretches
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import State
@@ -237,13 +238,13 @@ class Report:
     def from_json(cls, text: bytes, where: str) -> Report:
         """The Report that ``text`` holds. Raises: ArchiveError, one line that names ``where``."""
         try:
-            plain = msgspec.json.decode(text)
+            plain = typed.decode(text, object)
             found = plain.get("format") if isinstance(plain, dict) else None
             if found != REPORT_FORMAT:
                 raise ArchiveError(
                     f"{where}: format {found!r}, this program reads {REPORT_FORMAT}; e2c-dl report writes it anew"
                 )
-            return msgspec.convert(_with_numbers(plain), cls)
+            return typed.convert(_with_numbers(plain), cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ArchiveError(f"{where}: not a report ({error}); e2c-dl report writes it anew") from error
 

@@ -72,12 +72,12 @@ def run(
     told = Settings.of(os.environ)
     tracer = attached.tracer(told or place)
     assert tracer is not None
-    if told is None and tracer.session is not None:
-        if tracer.session.opener != get_ident():
-            raise InputError("trace.run: another thread of this process has a run; one process traces one at a time")
-        yield
-        return
     if told is None:
+        if tracer.session is not None:
+            if tracer.session.opener != get_ident():
+                raise InputError("trace.run: another thread of this process has a run; a process traces one at a time")
+            yield
+            return
         tracer.settings = place
     session = tracer.sign()
     session.meet(own, size)

@@ -27,7 +27,6 @@ _SPELLED = re.compile(r"(?P<kind>[^:]*):(?P<place>.*)\.(?P<what>[^.=]*)=(?P<valu
 _TIMES = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)x")
 _EXAMPLE = "write e.g. host:fog-2.speed=2x or link:edge-1->cloud-1.rate=50mbit"
 MOST_TIMES = 1e6
-NOTHING = "nothing is changed; name what with --set or --without: e2c-dl whatif --help"
 
 
 def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
@@ -44,6 +43,8 @@ def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], us
                 f"--set {text[:80]}: nothing of it is left without {', '.join(gone)}; leave one of both out"
             )
         changed.append(one)
+    if not changed and not gone:
+        raise InputError("nothing is changed; name what with --set or --without: e2c-dl whatif --help")
     _check_once(changed)
     return together([*changed, Changed(without=gone)])
 
@@ -54,8 +55,6 @@ def written(sets: Sequence[str], without: Sequence[str], hosts: Sequence[Host]) 
     Which links carried something, and can be changed, is not asked.
     """
     names = [host.name for host in hosts]
-    if not sets and not without:
-        raise InputError(NOTHING)
     asked(sets, without, hosts, [(src, dst) for src in names for dst in names if src != dst])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.archive.read import ReadArchive
-from e2c_dl.campaign.predicting.asked import NOTHING, asked
+from e2c_dl.campaign.predicting.asked import asked
 from e2c_dl.diagnosis.diagnose import ReadRun, read_run
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.resimulation.hosts import SecondsOf
@@ -15,7 +15,7 @@ from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.recorded import as_recorded, told
 from e2c_dl.drivers.live.stored import read_profile
 from e2c_dl.emulation.compute import Method as Slowed
-from e2c_dl.errors import AnalysisError, InputError
+from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
@@ -68,10 +68,7 @@ class MeasuredRun:
 
     def asked(self, sets: Sequence[str], without: Sequence[str]) -> Changed:
         """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
-        changed = asked(sets, without, self.scenario.topology.ranks, self.observed.measured_links.keys())
-        if not changed:
-            raise InputError(NOTHING)
-        return changed
+        return asked(sets, without, self.scenario.topology.ranks, self.observed.measured_links.keys())
 
     def designed_links(
         self, ranks: Sequence[Host], used: Sequence[tuple[int, int]]

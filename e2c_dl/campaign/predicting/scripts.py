@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.archive.read import ReadArchive
-from e2c_dl.campaign.predicting.asked import NOTHING, asked
+from e2c_dl.campaign.predicting.asked import asked
 from e2c_dl.campaign.predicting.whatif import Answer
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed, observe
@@ -47,10 +47,7 @@ class ScriptRun:
 
     def asked(self, sets: Sequence[str], without: Sequence[str]) -> Changed:
         """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
-        changed = asked(sets, without, self.reference.topology.ranks, self.observed.measured_links.keys())
-        if not changed:
-            raise InputError(NOTHING)
-        return changed
+        return asked(sets, without, self.reference.topology.ranks, self.observed.measured_links.keys())
 
     def predict(self, changed: Changed) -> Answer:
         """What it would have taken with ``changed``; the interval is what its first half says of its second."""

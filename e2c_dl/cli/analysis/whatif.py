@@ -16,6 +16,9 @@ from e2c_dl.cli.telling.console import open_console, stepping
 if TYPE_CHECKING:
     from e2c_dl.campaign.predicting.whatif import Answer
 
+MEASURING = "measure", "what the run's hosts and links did"
+"""The step that takes longest, and what it does."""
+
 
 @click.command()
 @options.ARCHIVE
@@ -66,16 +69,16 @@ def whatif(
         catalogue.enter(testbed)  # before anything else: it may start this program again, inside namespaces
     console, read = open_console(quiet=as_json), open_archive(archive)
     known = read_run(read)
+    written(sets, without, known[2].topology.ranks)
     if known[1] is None:
         if rerun:
             raise click.UsageError("--rerun: a script of its own trained there; change the network and start it again")
-        script = ScriptRun.of(read, known[0], known[2])
+        with stepping(console, *MEASURING):
+            script = ScriptRun.of(read, known[0], known[2])
         answer = script.predict(script.asked(sets, without))
         click.echo(json.dumps(_plain(answer, None), indent=1) if as_json else "\n".join(_lines(answer, None, None)))
         return
-    ranks = known[2].topology.ranks
-    written(sets, without, ranks)
-    with stepping(console, "measure", "what the run's hosts and links did"):
+    with stepping(console, *MEASURING):
         run = MeasuredRun.of(read, known)
     changed = run.asked(sets, without)
     request = RerunRequest(

@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from e2c_dl.archive.lock import awaited, held
+from e2c_dl.archive.lock import held
 
 FORKS = """
 import os, sys
@@ -50,9 +50,9 @@ def test_a_fork_of_a_fork_keeps_what_it_has(tmp_path: Path) -> None:
 WAITS = """
 import sys
 from pathlib import Path
-from e2c_dl.archive.lock import awaited
+from e2c_dl.archive.lock import held
 print(flush=True)
-with awaited(Path(sys.argv[1])):
+with held(Path(sys.argv[1]), waits=True):
     print("its turn", flush=True)
 """
 
@@ -64,6 +64,6 @@ def test_who_amends_waits_for_who_writes_but_not_for_itself(tmp_path: Path) -> N
             with held(tmp_path):
                 other.stdout.readline()
                 said = thread.submit(other.stdout.readline)
-                with awaited(tmp_path):
+                with held(tmp_path, waits=True):
                     assert not said.done()
             assert said.result() == "its turn\n"

@@ -40,6 +40,10 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
         (["deploy", "x", "y", "--seed", "-1"], "e2c-dl deploy: Invalid value for '--seed': -1 is not in the range"),
         (["report", "x", "--json", "--figure", "y"], "e2c-dl report: --json and --figure exclude each other; "),
         (["report", "x", "--picture", "y.txt"], "e2c-dl report: --picture y.txt: pictures are PNG; write y.png"),
+        (
+            ["plot", "x", "--figure", "cdf", "--out", "y.pdf", "--width", "nan"],
+            "e2c-dl plot: Invalid value for '--width': 'nan' is no finite",
+        ),
         (["calibrate", "--output", "no/where"], "e2c-dl: no: no such folder; make it, or name another file"),
         (["check", "x", "--on", "locl"], "e2c-dl: --on locl: no such testbed; did you mean local?"),
     ],

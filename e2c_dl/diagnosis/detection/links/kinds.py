@@ -296,4 +296,4 @@ class _Fit:
 
     def _services_ns(self, delay_ns: float) -> Doubles:
         all_ns = services_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))
-        return np.asarray(all_ns[self._departs])
+        return np.asarray(all_ns[self._departs], dtype=np.float64)
