@@ -10,12 +10,13 @@ import click
 
 from benchmarks import written
 from benchmarks.analysis.sides import SIDES, asked
-from benchmarks.analysis.traces import Case
+from benchmarks.analysis.traces import TIMES_SLOWER, Case
 
 MILLION_S, TEN_MILLION_S, THOUSAND_RANKS_S = 2.0, 20.0, 60.0
 MOST_BYTES = 4 * 2**30
 LINEAR = 1.5  # times as long per span, at most, where there are ten times as many
 RANKS, MANY_RANKS = 60, 1000
+SLOWED = 8
 BAR = "1 million spans in 2 s, 10 million in 20 s and 4 GiB, 1,000 ranks in 60 s; per span at most 1.5 times as long"
 
 
@@ -45,11 +46,14 @@ def main(*, iterations: int, ranks: int, repeats: int, write: bool) -> None:
     """The diagnosis of a trace, from its files to the report, beside Polars grouping its states.
 
     Ring all-reduce of 60 ranks over a tenth of --iterations, --iterations and ten times as many (one tenth is at least
-    one); neighbours' exchange of --ranks. Exit status 1 if the bar is missed.
+    one); neighbours' exchange of --ranks; and --iterations again with a host that is slow, and a link. Exit status 1 if
+    the bar is missed.
     """
     lengths = (max(1, iterations // 10), iterations, 10 * iterations)
     cases = [Case(strategy="allreduce", ranks=RANKS, iterations=length) for length in lengths]
     cases.append(Case(strategy="exchange", ranks=ranks, iterations=max(3, iterations * 6)))
+    slowed = max(SLOWED, iterations)  # fewer would not be judged
+    cases += [Case(strategy="allreduce", ranks=RANKS, iterations=slowed, departs=kind) for kind in TIMES_SLOWER]
     measured = [measure(case, repeats) for case in cases]
     text = table(measured)
     click.echo(text)
@@ -79,11 +83,17 @@ def measure(case: Case, repeats: int) -> Measured:
 
 
 def missed(measured: Sequence[Measured]) -> list[str]:
-    """What of the bar is missed; the first three are of rising length, the fourth of many ranks."""
-    _, million, ten_million, many = measured
+    """What of the bar is missed; the first three are of rising length, the fourth of many ranks, in others someone is
+    slow."""
+    _, million, ten_million, many, *slowed = measured
     late = [
         f"{one.case} takes {one.diagnosis_s:.1f} s"
-        for one, most_s in ((million, MILLION_S), (ten_million, TEN_MILLION_S), (many, THOUSAND_RANKS_S))
+        for one, most_s in (
+            (million, MILLION_S),
+            (ten_million, TEN_MILLION_S),
+            (many, THOUSAND_RANKS_S),
+            *((each, MILLION_S) for each in slowed),
+        )
         if one.diagnosis_s > most_s
     ]
     if ten_million.peak_bytes > MOST_BYTES:

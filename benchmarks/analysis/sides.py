@@ -23,7 +23,7 @@ SIDES = ("diagnosis", "polars")
 
 def asked(side: str, case: Case) -> Asked:
     """The process of ``side``; it answers wall_s, cpu_s, peak_bytes so far, spans."""
-    return Asked("benchmarks.analysis.sides", side, case.strategy, str(case.ranks), str(case.iterations))
+    return Asked("benchmarks.analysis.sides", side, *case.arguments)
 
 
 def _diagnosis(case: Case, folder: Path) -> int:
@@ -32,7 +32,8 @@ def _diagnosis(case: Case, folder: Path) -> int:
 
     trace = read_trace(folder)
     report = analyse(trace, case.reference(trace.hosts))
-    assert not report.culprits, f"nothing departs, but {report.culprits[0].evidence}"
+    named = [element for culprit in report.culprits for element in culprit.elements]
+    assert named == case.culprits(trace.hosts), f"{case.name}: {[culprit.evidence for culprit in report.culprits]}"
     return sum(len(rank.spans) for rank in trace.ranks)
 
 
@@ -51,8 +52,8 @@ WORK: dict[str, Callable[[Case, Path], int]] = {"diagnosis": _diagnosis, "polars
 
 
 def main() -> None:
-    """Called by :class:`Side`: side, strategy, ranks and iterations are arguments."""
-    side, case = sys.argv[1], Case(strategy=sys.argv[2], ranks=int(sys.argv[3]), iterations=int(sys.argv[4]))
+    """Called by :func:`asked`: the side, and what Case.of_arguments reads."""
+    side, case = sys.argv[1], Case.of_arguments(*sys.argv[2:])
     folder = case.folder()
     for _ in sys.stdin:
         began_s, began_cpu_s = time.perf_counter(), time.process_time()

@@ -14,11 +14,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import rooms
 from benchmarks.virtual import exchange
+from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
@@ -33,19 +34,43 @@ MADE_BY = ("e2c_dl/worlds/virtual", "e2c_dl/strategies", "e2c_dl/trace", "benchm
 RATES_BPS = (100e6, 50e6)
 DELAY_S = 0.002
 BUCKETS = (0, 50_000, 110_000)
+SLOW_HOST, SLOW_LINK = 2, (4, 5)  # of all-reduce, by ranks
+TIMES_SLOWER = {"host": 4.0, "link": 10.0}  # a ring hides less
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One run. ``strategy``: allreduce, on a ring of two buckets; exchange, with both neighbours on a ring."""
+    """One run. ``strategy``: allreduce, on a ring of two buckets; exchange, with both neighbours on a ring.
+
+    ``departs``: nothing, or of an all-reduce a "host" that computes slower, a "link" of a lower rate, all the time.
+    """
 
     strategy: str
     ranks: int
     iterations: int
+    departs: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.strategy}-{self.ranks}x{self.iterations}"
+        return f"{self.strategy}-{self.ranks}x{self.iterations}" + (f"-{self.departs}" if self.departs else "")
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """For a command line; :meth:`of_arguments` reads them."""
+        return self.strategy, str(self.ranks), str(self.iterations), self.departs
+
+    @classmethod
+    def of_arguments(cls, strategy: str, ranks: str, iterations: str, departs: str) -> Case:
+        return cls(strategy=strategy, ranks=int(ranks), iterations=int(iterations), departs=departs)
+
+    def culprits(self, hosts: Sequence[str]) -> list[Element]:
+        """Who is to be named, among ``hosts``, by rank."""
+        if self.departs == "host":
+            return [Element(kind=ElementKind.HOST, src=hosts[SLOW_HOST])]
+        if self.departs == "link":
+            src, dst = (hosts[rank] for rank in SLOW_LINK)
+            return [Element(kind=ElementKind.LINK, src=src, dst=dst)]
+        return []
 
     def folder(self) -> Path:
         """The archive of this run, made if it is not there yet."""
@@ -58,11 +83,12 @@ class Case:
         return folder
 
     def reference(self, hosts: Sequence[str]) -> Reference:
-        """What the run was designed to be: nothing in it departs."""
+        """What the run was designed to be."""
+        designed = replace(self, departs="")
         pairs = Allreduce.links(self.ranks) if self.strategy == "allreduce" else exchange.Exchange.links(self.ranks)
         links = {
             (hosts[src], hosts[dst]): Link(rate_bps=model.rate_bps, delay_s=model.delay_s)
-            for (src, dst), model in self._links(pairs).items()
+            for (src, dst), model in designed._links(pairs).items()
         }
         ranks = tuple(
             Host(name=name, layer="edge", service="Trainer", service_id=f"1_1_{rank}", role="", rank=rank)
@@ -70,7 +96,7 @@ class Case:
         )
         return Reference(
             topology=Topology(hosts=ranks, links=links),
-            compute_factors={model.name: Schedule.constant(model.factor) for model in self._hosts()},
+            compute_factors={model.name: Schedule.constant(model.factor) for model in designed._hosts()},
             batch_sizes=dict.fromkeys(hosts, 1),
         )
 
@@ -100,14 +126,28 @@ class Case:
             step_s=2e-4, accumulate_s_per_byte=2e-10, scale_s_per_byte=1e-10,
         )  # fmt: skip
         return [
-            HostModel(name=f"edge-{rank + 1}", profile=profile, samples=1, factor=float(1 + rank % 3), noise=0.05)
+            HostModel(
+                name=f"edge-{rank + 1}",
+                profile=profile,
+                samples=1,
+                noise=0.05,
+                factor=(1 + rank % 3) * self._times_slower("host", rank == SLOW_HOST),
+            )
             for rank in range(self.ranks)
         ]
 
     def _links(self, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], LinkModel]:
         if self.strategy == "exchange":
             return dict.fromkeys(pairs, exchange.LINK)
-        return {pair: LinkModel(rate_bps=RATES_BPS[pair[0] % 2], delay_s=DELAY_S) for pair in pairs}
+        return {
+            pair: LinkModel(
+                rate_bps=RATES_BPS[pair[0] % 2] / self._times_slower("link", pair == SLOW_LINK), delay_s=DELAY_S
+            )
+            for pair in pairs
+        }
+
+    def _times_slower(self, kind: str, is_it: bool) -> float:
+        return TIMES_SLOWER[kind] if is_it and kind == self.departs else 1.0
 
 
 def _kept() -> Path:

@@ -72,7 +72,8 @@ class Campaign(Underway):
         """Also of a run that was asked to stop too late for that: it is whole, but what comes next is not to begin."""
         first = super().verdict
         if first is None and self.interrupts.received is not None:
-            return Interrupted(f"asked to stop when training was over: the run is whole in {self.archive_path}")
+            late = f"{self.interrupts.first} came when training was over"
+            return Interrupted(f"{late}: the run is whole in {self.archive_path}")
         # a stop by the user is no failure of a worker that it stopped
         return first if first is None or self.cause is None or isinstance(first, Interrupted) else self.cause
 

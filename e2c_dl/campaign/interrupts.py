@@ -34,6 +34,7 @@ class Interrupts:
 
     def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:
         self.received: Interrupted | None = None  # by the first signal
+        self.first = ""  # that signal's name
         self.ended: E2cDlError | None = None  # what ended the step that is under way, or was until now
         self._within = self._held = False
         self._last_s = 0.0
@@ -92,6 +93,7 @@ class Interrupts:
             os._exit(128 + number)  # not sys.exit: a fork must not go through the controller's clean-up
         name, before_s, self._last_s = signal.Signals(number).name, self._last_s, time.monotonic()
         if self.received is None:
+            self.first = name
             self.received = Interrupted(f"stopped by {name}; what was traced until then is in the archive")
             if self._within and not self._held:
                 self._raise(self.received)

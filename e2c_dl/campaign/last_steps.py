@@ -17,7 +17,7 @@ from e2c_dl.errors import ArchiveError, E2cDlError, Interrupted
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.base import TestbedRun
 
-LATE = "Ctrl-C, or another signal to stop, came when training was over; all that was left to do was done"
+LATE = "came when training was over; all that was left to do was done"
 
 
 def collected(campaign: Campaign) -> None:
@@ -165,5 +165,6 @@ def close(campaign: Campaign) -> None:
     happened, campaign.cause = causes.told(campaign.failures, found)
     kept = [each.sentence(campaign.the_testbed.run_id) for each in (campaign.kept or {}).values()]
     back = [each.told() for each in campaign.silences if each.until_s is not None]  # else it is told as the cause
-    late = [LATE] if campaign.verdict is not None and not campaign.failures else []
+    is_late = campaign.verdict is not None and not campaign.failures
+    late = [f"{campaign.interrupts.first} {LATE}"] if is_late else []
     campaign.conclude([*happened, *back, *kept, *late], campaign.secrets)

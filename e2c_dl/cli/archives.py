@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli.options import ARCHIVE, PATH, absolute, as_json, one_of
+from e2c_dl.cli.telling.progress import underway
 from e2c_dl.cli.telling.streams import say
 from e2c_dl.errors import InputError
 from e2c_dl.trace.export.formats import FORMATS
@@ -48,7 +49,8 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
         if file is not None and file.suffix != ".png":
             raise click.UsageError(f"{option} {file}: pictures are PNG; write {file.with_suffix('.png').name}")
     read = open_archive(archive)
-    diagnosis = diagnose(read)
+    with underway("asking the trace what slowed the run down"):
+        diagnosis = diagnose(read)
     if changed := altered(archive):
         limitations = (*diagnosis.report.limitations, changed)
         diagnosis = replace(diagnosis, report=replace(diagnosis.report, limitations=limitations))

@@ -7,6 +7,9 @@
     link:edge-1->cloud-1.rate=50mbit     of a link; also 2x: times what it has
     link:edge->cloud.delay=5ms           of all links that training used from one layer to another; a host is a layer
     '--- which ---'.what =value          of one
+
+    host:edge-2, edge-2                  without this host
+    layer:fog                            without all hosts of the layer
 """
 
 from __future__ import annotations
@@ -31,10 +34,7 @@ MOST_TIMES = 1e6
 
 def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
     """All that is asked of ``hosts``, which train, and of the links ``used``. Raises: InputError, one line."""
-    names = [host.name for host in hosts]
-    gone = tuple(dict.fromkeys(name.removeprefix("host:") for name in without))
-    for name in gone:
-        _check("--without", name, names, "host")
+    gone = tuple(dict.fromkeys(name for text in without for name in _without(text.strip(), hosts)))
     changed = []
     for text in sets:
         one = _one(text, hosts, used)
@@ -75,6 +75,20 @@ def _one(text: str, hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
     return Changed(
         speeds={host.name: speed for host in hosts if place == (host.name if kind == "host" else host.layer)}
     )
+
+
+def _without(text: str, hosts: Sequence[Host]) -> list[str]:
+    """The hosts that ``text``, host:NAME, NAME or layer:NAME, leaves out."""
+    kind, colon, place = text.rpartition(":")
+    names, layers = [host.name for host in hosts], list(dict.fromkeys(host.layer for host in hosts))
+    if kind == "layer":
+        _check(f"--without {text[:80]}", place, layers, "layer")
+        return [host.name for host in hosts if host.layer == place]
+    if not colon and text in layers and text not in names:
+        raise InputError(f"--without {text}: is a layer; leave out all of its hosts with --without layer:{text}")
+    name = text.removeprefix("host:")
+    _check("--without", name, names, "host")
+    return [name]
 
 
 def _check_once(changed: Sequence[Changed]) -> None:

@@ -6,8 +6,9 @@ re-run's ``emulation.yaml``, section ``what_if:``, so that its archive can be ru
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,9 +37,11 @@ class RerunRequest:
     command: tuple[str, ...] = ()
 
 
-def check(archive: ReadArchive, changed: Changed, request: RerunRequest) -> None:
-    """Does nothing. Raises: InputError for a re-run that cannot be, before anything is predicted."""
-    if request.testbed is not None and changed.without:
+def check(archive: ReadArchive, without: Collection[str], request: RerunRequest) -> None:
+    """Does nothing. Raises: InputError for a re-run that cannot be, before anything is measured or predicted."""
+    if request.archive is not None and os.path.lexists(request.archive) and not _is_empty(request.archive):
+        raise InputError(f"{request.archive}: is not empty; name a new directory with --archive")
+    if request.testbed is not None and without:
         raise InputError("--without: hosts that do not train are for simulated re-runs alone; remove --on")
     if request.testbed is None and request.profile is None and not (archive.scenario / PROFILE).is_file():
         missing = f"{archive.path}: its scenario has no {PROFILE}, which a simulated re-run goes by"
@@ -66,6 +69,10 @@ def rerun(archive: ReadArchive, changed: Changed, request: RerunRequest, console
                 console,
             )  # fmt: skip
     return path, read_report(open_archive(path)).run_s
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and next(path.iterdir(), None) is None
 
 
 @contextmanager

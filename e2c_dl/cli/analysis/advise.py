@@ -86,7 +86,7 @@ def advise(
     _print(found, write_scenario)
     if write_scenario is None:
         again = shlex.join(["e2c-dl", *sys.argv[1:], "--write-scenario", "best"])
-        click.echo(f"To run the first of them: {again} && e2c-dl deploy best artifacts --on local")
+        click.echo(f"To run the first of them: {again} && e2c-dl deploy best --on local")
 
 
 def _plain(found: Ranking) -> dict[str, object]:
@@ -116,7 +116,7 @@ def _print(found: Ranking, written: Path | None) -> None:
     for candidate, problem in found.problems.items():
         console.print(f"not tried: {candidate}: {problem}", markup=False)
     if written is not None:
-        console.print(f"e2c-dl deploy {written} artifacts --on local", markup=False)
+        console.print(f"e2c-dl deploy {written} --on local", markup=False)
         if (written / PROFILE).is_file():
             console.print(f"e2c-dl simulate {written}", markup=False)
 

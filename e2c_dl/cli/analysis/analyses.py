@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from e2c_dl.cli.options import PATH, FiniteRange, as_json
+from e2c_dl.cli.telling.progress import underway
+from e2c_dl.cli.telling.streams import say
 
 METRICS = ("makespan", "iteration", "time-to-accuracy", "bytes")
 """As diagnosis.comparing.compare.Metric has them, which --help does not import."""
@@ -34,7 +36,8 @@ def stragglers(source: Path, as_json: bool) -> None:
 
     from e2c_dl.diagnosis.straggler.metrics import stragglers
 
-    found = stragglers(_operations(source))
+    with underway("running the job again with workers alike"):
+        found = stragglers(_operations(source))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
@@ -82,11 +85,12 @@ def compare(
     if len({text.partition("=")[0] for text in groups}) < len(groups):
         raise click.UsageError("--group: two have one name; give each its own")
     named = [_group(text) for text in groups] or list(zip(_names(archives), ([path] for path in archives), strict=True))
-    found = compare(
-        [Group(name=name, runs=tuple(run_of(open_archive(path)) for path in paths)) for name, paths in named],
-        [Metric(metric) for metric in metrics] or tuple(Metric),
-        accuracy=accuracy, anyway=anyway,
-    )  # fmt: skip
+    with underway("comparing the runs"):
+        found = compare(
+            [Group(name=name, runs=tuple(run_of(open_archive(path)) for path in paths)) for name, paths in named],
+            [Metric(metric) for metric in metrics] or tuple(Metric),
+            accuracy=accuracy, anyway=anyway,
+        )  # fmt: skip
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
@@ -107,7 +111,7 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
     states, cdf and time-to-accuracy take several ARCHIVEs, timeline and heatmap one.
     """
     from e2c_dl.archive.read import open_archive
-    from e2c_dl.diagnosis.comparing.archives import run_of
+    from e2c_dl.diagnosis.comparing.archives import damage, run_of
     from e2c_dl.diagnosis.diagnose import activity_of, heat_in
     from e2c_dl.report.plots import curves, heat, lanes, paper
 
@@ -115,15 +119,22 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
     if kind in ("timeline", "heatmap"):
         if len(opened) > 1:
             raise click.UsageError(f"--figure {kind} shows one run; name one ARCHIVE")
-        if kind == "timeline":
-            figure = lanes.timeline(activity_of(opened[0]), width, iterations)
-        else:
-            figure = heat.heatmap(heat_in(opened[0]), width)
+        damages = [damage(opened[0], opened[0].trace())]
+        with underway(f"drawing {archives[0]}"):
+            if kind == "timeline":
+                figure = lanes.timeline(activity_of(opened[0]), width, iterations)
+            else:
+                figure = heat.heatmap(heat_in(opened[0]), width)
     else:
         draw = {"states": lanes.states, "cdf": curves.cdf, "time-to-accuracy": curves.time_to_accuracy}[kind]
-        runs = [replace(run_of(each), name=name) for each, name in zip(opened, _names(archives), strict=True)]
+        with underway("reading what the runs left"):
+            runs = [replace(run_of(each), name=name) for each, name in zip(opened, _names(archives), strict=True)]
+        damages = [run.damage for run in runs]
         figure = draw(runs, width)
     paper.save(figure, out)
+    for path, hosts in zip(archives, damages, strict=True):
+        if hosts:
+            say(f"{path}: traces are not whole, and so is the figure: {', '.join(hosts)}")
     click.echo(out)
 
 
@@ -139,9 +150,12 @@ def _group(text: str) -> tuple[str, list[Path]]:
 
 
 def _names(archives: tuple[Path, ...]) -> list[str]:
-    """What tells ``archives`` apart: their folders' names, or where these are alike, as typed."""
+    """What tells ``archives`` apart: their folders' names, or where these are alike, as typed; numbered, if twice."""
     names = [path.resolve().name for path in archives]
-    return names if len(set(names)) == len(names) else [str(path) for path in archives]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in archives]
+    before = [names[:place].count(name) for place, name in enumerate(names)]
+    return [f"{name} ({count + 1})" if count else name for name, count in zip(names, before, strict=True)]
 
 
 def _operations(source: Path) -> Operations:

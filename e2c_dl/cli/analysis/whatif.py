@@ -27,7 +27,9 @@ MEASURING = "measure", "what the run's hosts and links did"
     help="host:fog-2.speed=2x, layer:edge.speed=1.5x, link:edge-1->cloud-1.rate=50mbit, link:edge->cloud.delay=5ms; "
     "repeatable.",
 )  # fmt: skip
-@click.option("--without", multiple=True, metavar="host:NAME", help="A host that does not train; repeatable.")
+@click.option(
+    "--without", multiple=True, metavar="host:NAME", help="A host, or layer:NAME, that does not train; repeatable."
+)
 @click.option("--rerun", is_flag=True, help="Also run it, and compare: simulated, or on a testbed (--on).")
 @options.on(None)
 @click.option("--artifacts", type=options.PATH, help="Of a re-run on a testbed, as of `deploy` [default: none].")
@@ -68,6 +70,10 @@ def whatif(
 
         catalogue.enter(testbed)  # before anything else: it may start this program again, inside namespaces
     console, read = open_console(quiet=as_json), open_archive(archive)
+    request = RerunRequest(
+        testbed=testbed, options=options.given(said), artifacts=options.absolute(artifacts),
+        profile=options.absolute(profile), archive=options.absolute(kept_in), command=tuple(sys.argv),
+    )  # fmt: skip
     known = read_run(read)
     written(sets, without, known[2].topology.ranks)
     if known[1] is None:
@@ -78,15 +84,11 @@ def whatif(
         answer = script.predict(script.asked(sets, without))
         click.echo(json.dumps(_plain(answer, None), indent=1) if as_json else "\n".join(_lines(answer, None, None)))
         return
+    if rerun:
+        check(read, without, request)
     with stepping(console, *MEASURING):
         run = MeasuredRun.of(read, known)
     changed = run.asked(sets, without)
-    request = RerunRequest(
-        testbed=testbed, options=options.given(said), artifacts=options.absolute(artifacts),
-        profile=options.absolute(profile), archive=options.absolute(kept_in), command=tuple(sys.argv),
-    )  # fmt: skip
-    if rerun:
-        check(read, changed, request)
     with stepping(console, "predict", "what the run would have taken"):
         answer = predict(run, changed, console.doing)
     again = run_again(read, changed, request, console) if rerun else None

@@ -1,4 +1,7 @@
-"""Progress of a program that prints hundreds of lines: one moving line at a terminal, else one every few seconds."""
+"""Progress of what has no steps: one moving line at a terminal.
+
+A program that prints hundreds of lines is shown by its last one; where there is no terminal, every few seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _PLAIN_EVERY_S = 5.0  # apt and compilers print hundreds of lines
+
+
+@contextmanager
+def underway(what: str) -> Iterator[None]:
+    """While in it, ``what`` is going on stands at a terminal, and for how long; elsewhere there is silence."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    terminal = Console(stderr=True, highlight=False)
+    if not terminal.is_terminal:
+        yield
+        return
+    shown = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*shown, console=terminal, transient=True) as progress:
+        progress.add_task(what)
+        yield
 
 
 @contextmanager

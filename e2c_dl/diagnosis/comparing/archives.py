@@ -28,7 +28,7 @@ def run_of(archive: ReadArchive) -> Run:
         name=archive.path.name,
         seeds=tuple(sorted(archive.run.seeds.items())),
         settings={**_settings(archive), **_hosts(archive), **_links(archive, report)},
-        damage=_damage(archive, trace),
+        damage=damage(archive, trace),
         world=archive.run.testbed,
         finished=archive.run.outcome is Outcome.FINISHED,
         run_s=run_s(trace),
@@ -89,8 +89,8 @@ def _worded(link: Link) -> str:
     return ", ".join([formatting.limit(link.rate_bps), formatting.seconds(link.delay_s), *told])
 
 
-def _damage(archive: ReadArchive, trace: Trace) -> tuple[str, ...]:
-    """The hosts whose trace is not whole, each with what is the matter."""
+def damage(archive: ReadArchive, trace: Trace) -> tuple[str, ...]:
+    """The hosts whose trace is not whole, each with what is the matter: ``("edge-1 (none)",)``."""
     ranked = [str(host.get("name")) for host in archive.run.hosts if host.get("rank") is not None]
     gone = [f"{host} (none)" for host in ranked if host not in trace.hosts]
     damaged = [rank.host for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]

@@ -1,8 +1,8 @@
 """Loops over the moments of a run: compiled where there are many, run as they stand where there are few.
 
 Compiling takes seconds, once per machine: Numba keeps what it made beside the module or, where that may not be written,
-in the user's cache. Loading Numba takes half a second: a run of some thousand spans is done by then. Compiled loops run
-beside each other in threads.
+in the user's cache; where neither takes it, as on a full disk, each process compiles anew. Loading Numba takes half a
+second: a run of some thousand spans is done by then. Compiled loops run beside each other in threads.
 """
 
 from __future__ import annotations
@@ -37,6 +37,22 @@ def _made(loop: Callable[P, R]) -> Callable[P, R]:
     import numba
 
     try:
-        return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(loop))
+        kept = cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(loop))
     except RuntimeError:  # nowhere to keep it
-        return cast("Callable[P, R]", numba.njit(nogil=True)(loop))
+        return _unkept(loop)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return kept(*args, **kwargs)
+        except OSError:  # loops touch no files: what is kept cannot be read, or written before the loop begins
+            unkept: Callable[P, R] = _unkept(loop)
+            return unkept(*args, **kwargs)
+
+    return call
+
+
+@cache
+def _unkept(loop: Callable[P, R]) -> Callable[P, R]:
+    import numba
+
+    return cast("Callable[P, R]", numba.njit(nogil=True)(loop))

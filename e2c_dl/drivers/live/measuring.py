@@ -28,7 +28,7 @@ from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.emulation.measuring.probed import Probe
 from e2c_dl.emulation.measuring.quick import measure_link, rounds
 from e2c_dl.emulation.measuring.responder import Responder
-from e2c_dl.errors import FidelityError
+from e2c_dl.errors import EmulationError, FidelityError
 from e2c_dl.topology import Pair
 
 TRIALS, TRIALS_S = 3, 5.0
@@ -127,10 +127,13 @@ def _measured(assignment: Assignment, dst: str, ports: list[int]) -> LinkFidelit
     src, scenario = assignment.own.name, assignment.scenario
     rank = next(rank for rank, member in enumerate(assignment.members) if member.name == dst)
     requested = scenario.emulated_topology()
-    measured = measure_link(
-        src_address=assignment.own.data_address, dst_address=assignment.members[rank].data_address,
-        port=ports[rank], there=alone(requested, src, dst), back=alone(requested, dst, src),
-    )  # fmt: skip
+    try:
+        measured = measure_link(
+            src_address=assignment.own.data_address, dst_address=assignment.members[rank].data_address,
+            port=ports[rank], there=alone(requested, src, dst), back=alone(requested, dst, src),
+        )  # fmt: skip
+    except EmulationError as error:
+        raise EmulationError(f"the link to {dst}: {error}") from error  # who that is, an address does not say
     return LinkFidelity.of(src, dst, designed=scenario.topology, requested=requested, measured=measured)
 
 

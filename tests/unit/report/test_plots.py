@@ -1,5 +1,6 @@
 """Figures for papers: what they show, that fonts are embedded, that bytes are the same, that colours are told apart."""
 
+import json
 import re
 import zlib
 from itertools import combinations
@@ -207,3 +208,22 @@ def test_the_command(tmp_path: Path) -> None:
         assert out.read_text().startswith("<?xml")
     assert "tells no accuracy" in said("plot", archive, "--figure", "time-to-accuracy", "--out", tmp_path / "x.pdf").err
     assert "shows one run" in said("plot", archive, archive, "--figure", "heatmap", "--out", tmp_path / "x.pdf").err
+
+
+def test_a_figure_of_traces_that_are_not_whole_says_so(tmp_path: Path) -> None:
+    archive = simulated_scenario.simulated(simulated_scenario.scenario(tmp_path / "s"), shapes_only=True).path
+    gone = min((archive / "traces").iterdir())
+    gone.unlink()
+    why = f"e2c-dl: {archive}: traces are not whole, and so is the figure: {gone.stem} (none)\n"
+    for kind in ("states", "timeline", "heatmap", "cdf"):
+        out = tmp_path / f"{kind}.svg"
+        assert said("plot", archive, "--figure", kind, "--out", out) == (0, f"{out}\n", why)
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    archive = simulated_scenario.simulated(simulated_scenario.scenario(tmp_path / "s"), shapes_only=True).path
+    out = tmp_path / "figure.svg"
+    assert said("plot", archive, archive, "--figure", "states", "--out", out).code == 0
+    told = said("compare", archive, archive, "--json")
+    found = json.loads(told.out)
+    assert (found["baseline"], found["contrasts"][0]["name"]) == (str(archive), f"{archive} (2)")
