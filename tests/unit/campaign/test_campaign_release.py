@@ -1,6 +1,8 @@
-"""Hosts are released whatever fails beside it."""
+"""Hosts are released whatever fails beside it, and the verdict names what was done."""
 
 import errno
+import signal
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -8,8 +10,11 @@ import pytest
 from e2c_dl.archive import layout
 from e2c_dl.campaign import collect
 from e2c_dl.campaign.campaign import Campaign
+from e2c_dl.campaign.causes import Event
 from e2c_dl.campaign.hosts.gather import Kept
-from e2c_dl.campaign.last_steps import collected, release
+from e2c_dl.campaign.interrupts import interruptible
+from e2c_dl.campaign.last_steps import close, collected, release
+from e2c_dl.errors import ArchiveError, EmulationError, Interrupted, TrainingError
 from e2c_dl.testbeds import registry
 
 
@@ -83,3 +88,24 @@ def test_a_program_that_finalize_waits_for_has_its_network_until_then(tmp_path, 
     (tmp_path / layout.RUN).touch()
     collected(campaign)
     assert done == order
+
+
+def test_where_the_archive_is_gone_the_verdict_is_what_was_seen_to_happen_and_not_what_followed(tmp_path: Path) -> None:
+    relay = EmulationError("the relay gave no sign of life")
+    campaign = Campaign(
+        console=Mock(), request=Mock(), archive=Mock(path=tmp_path / "gone"), launched=True,
+        failures=[("train", TrainingError("the workflow's launch failed: edge-1: it was asked to stop"))],
+        events=[Event(error=relay, sentence=str(relay), at_s=1.0)],
+    )  # fmt: skip
+    with pytest.raises(ArchiveError):
+        close(campaign)
+    assert campaign.verdict is relay
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_too_late_is_named(number: signal.Signals) -> None:
+    campaign = Campaign(console=Mock(), request=Mock(), archive=Mock(path=Path("runs/a")))
+    with interruptible() as campaign.interrupts:
+        signal.raise_signal(number)
+    why = f"{number.name} came when training was over: the run is whole in runs/a"
+    assert (type(campaign.verdict), str(campaign.verdict)) == (Interrupted, why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import virtual_world as vw
@@ -108,6 +109,18 @@ def test_a_rate_by_which_messages_take_a_round_trip_each_is_no_loss() -> None:
     slower = replace(FAST, rate_bps=14e6)  # 40 kB in 24 ms
     slow, as_designed = judged((0.1, slower), buckets=(40_000,), iterations=24, asked=FAST, strategy=Ako)
     assert kind_told(slow, as_designed).part is Part.RATE_OR_DELAY
+
+
+def test_the_first_rate_that_suits_well_enough_is_the_last_that_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, as_designed = judged((6.0, replace(ASKED, rate_bps=ASKED.rate_bps / 3)))
+    simulated = Mock(side_effect=as_designed.off_ns)
+    monkeypatch.setattr(as_designed, "off_ns", simulated)
+    best, most = lower_rate(slow, as_designed), simulated.call_count
+    simulated.reset_mock()
+    first = lower_rate(slow, as_designed, enough=BY_NO_RATE)
+    assert best is not None and first is not None
+    assert best.misfit <= first.misfit < BY_NO_RATE
+    assert 1 <= simulated.call_count < most
 
 
 def test_where_nobody_knows_what_tcp_makes_of_a_link_no_rate_is_tried() -> None:

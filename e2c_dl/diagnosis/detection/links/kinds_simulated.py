@@ -94,12 +94,15 @@ def _rate_or_loss(
     """
     uneven = kind.scatter >= MAY_SCATTER
     is_rate = kind.part is Part.RATE and not kind.delay_ns and (uneven or _by_round_trips(each.link, chosen))
-    found = lower_rate(each, as_designed) if as_designed.exact and (is_rate or kind.part is Part.LOSS) else None
+    if not as_designed.exact or not (is_rate or kind.part is Part.LOSS) or (is_rate and each.link.sent_again == 0):
+        return kind
+    by_none = BY_NO_RATE if uneven else A_MESSAGE
+    found = lower_rate(each, as_designed, enough=by_none if is_rate else 0.0)
     if found is None:
         return kind
     if not is_rate and found.misfit <= min(BROUGHT, FAR_LESS * found.scatter):
         return Kind(part=Part.RATE, rate=found.rate, slow=found.slow)
-    no_rate = is_rate and found.misfit >= (BY_NO_RATE if uneven else A_MESSAGE) and each.link.sent_again != 0
+    no_rate = is_rate and found.misfit >= by_none
     if not no_rate and (is_rate or not kind.scatter):
         return kind
     by_loss = found.misfit >= A_MESSAGE or _sent_some_again(each.link, chosen)

@@ -52,8 +52,8 @@ class LowerRate:
     scatter: float  # of what they take, beside what their bits would: median from their median, as part of that
 
 
-def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
-    """The lower rate that suits ``each``, while it departs, best.
+def lower_rate(each: JudgedLink, as_designed: AsDesigned, enough: float = 0.0) -> LowerRate | None:
+    """The lower rate that suits ``each``, while it departs, best; or the first whose misfit is less than ``enough``.
 
     None: too few messages to tell, or nobody knows what TCP makes of any rate.
     """
@@ -79,14 +79,21 @@ def lower_rate(each: JudgedLink, as_designed: AsDesigned) -> LowerRate | None:
         return LowerRate(rate=rate, misfit=misfit, scatter=scatter)
 
     def best(rates: Iterable[float]) -> LowerRate:
-        tried = (brings(_slow(link, runs, rate), rate, 0.5, late) for rate in rates)
+        tried = []
+        for rate in rates:
+            tried.append(brings(_slow(link, runs, rate), rate, 0.5, late))
+            if tried[-1].misfit < enough:
+                break
         return min(tried, key=lambda one: one.misfit)
 
     found = None
     if by_themselves:
-        first = best({*shown.tolist(), *np.geomspace(shown[0], BEYOND * shown[-1], TRIED).tolist()})
-        around = np.maximum(LEAST_SLOWER, first.rate * np.linspace(1 - NEAR, 1 + NEAR, TRIED))
-        found = best({first.rate, *around.tolist()})
+        found = best(dict.fromkeys([*shown.tolist(), *np.geomspace(shown[0], BEYOND * shown[-1], TRIED).tolist()]))
+        if found.misfit >= enough:
+            around = np.maximum(LEAST_SLOWER, found.rate * np.linspace(1 - NEAR, 1 + NEAR, TRIED))
+            found = best(dict.fromkeys([found.rate, *around.tolist()]))
+        if found.misfit < enough:
+            return found
     together = _recurrence(link, as_designed_ns) if many and (found is None or found.misfit > BROUGHT) else None
     if together is not None:
         slow = together.slow(float(link.left_ns.max()) / 1e9)
