@@ -42,6 +42,9 @@ IDENTICAL = ("model", "dataset")
 ALIKE = ("mathematics", "dtype", "partition", "seed", "iterations", "budget", "evaluate_every")
 """Settings that make a difference which is none of the strategy's or the topology's."""
 
+VARIES = "not the same in all runs"
+"""The setting of a group."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
@@ -168,7 +171,7 @@ def _named(runs: Sequence[Run]) -> str:
 
 
 def _contrast(baseline: Group, group: Group, metrics: Sequence[Metric], target: float | None) -> Contrast:
-    one, other = baseline.runs[0].settings, group.runs[0].settings
+    one, other = _settings(baseline), _settings(group)
     return Contrast(
         name=group.name,
         runs=len(group.runs),
@@ -177,6 +180,13 @@ def _contrast(baseline: Group, group: Group, metrics: Sequence[Metric], target: 
         states_s=_states(baseline, group),
         culprits=_culprits(group),
     )
+
+
+def _settings(group: Group) -> dict[str, Any]:
+    """What all runs of ``group`` know of; VARIES, where they have not the same."""
+    first, *others = (run.settings for run in group.runs)
+    known = [key for key in first if all(key in each for each in others)]
+    return {key: first[key] if all(each[key] == first[key] for each in others) else VARIES for key in known}
 
 
 def _difference(metric: Metric, baseline: Group, group: Group, target: float | None) -> Difference:

@@ -14,7 +14,7 @@ import virtual_world
 from commands import said
 
 from e2c_dl.cli.analysis.analyses import METRICS
-from e2c_dl.diagnosis.comparing.compare import Comparison, Difference, Group, Metric, compare
+from e2c_dl.diagnosis.comparing.compare import VARIES, Comparison, Difference, Group, Metric, compare
 from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, iterations_of, run_s
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.allreduce import Allreduce
@@ -119,6 +119,15 @@ def test_what_an_older_archive_does_not_say_is_no_difference() -> None:
     older = {key: value for key, value in SETTINGS.items() if key not in ("model", "batch_sizes")}
     found = alone(run("a", settings=older), run("b"))
     assert (found.limitations, found.contrasts[0].settings) == ((), {})
+
+
+def test_a_setting_is_a_groups_if_all_of_its_runs_have_it() -> None:
+    def group(name: str, strategy: str, *speeds: str) -> Group:
+        settings = [{**SETTINGS, "strategy": strategy, "host edge-1": speed} for speed in speeds]
+        return Group(name=name, runs=tuple(run(f"{name}{each}", settings=one) for each, one in enumerate(settings)))
+
+    found = compare([group("a", "allreduce", "1 of a core", "0.5 of a core"), group("b", "ako", *["1 of a core"] * 2)])
+    assert found.contrasts[0].settings == {"strategy": ("allreduce", "ako"), "host edge-1": (VARIES, "1 of a core")}
 
 
 def test_one_live_run_a_side_says_what_its_intervals_leave_out() -> None:
