@@ -246,7 +246,9 @@ def _seconds(value: float) -> str:
 
 
 def _simulated_s(scenario: Path, archive: Path) -> float:
-    request = SimulationRequest(scenario=scenario, archive=archive, shapes_only=True, command=("benchmarks.diagnosis",))
+    request = SimulationRequest(
+        scenario=scenario, archive=archive, shapes_only=True, analysed=False, command=("benchmarks.diagnosis",)
+    )
     return run_s(open_archive(simulated(request, open_console(quiet=True))).trace())
 
 

@@ -42,6 +42,7 @@ class SimulationRequest:
     seed: int | None = None  # places the injected departures anew
     healthy: bool = False  # leaves the injected departures out
     command: tuple[str, ...] = ()  # what was typed; kept in the archive
+    analysed: bool = True  # False: nobody asks what slowed it down, and its archive has no report
 
 
 @dataclass(kw_only=True)
@@ -148,7 +149,7 @@ def run(request: SimulationRequest, console: Console) -> Path:
 
     Raises: the E2cDlError of the first step that failed, after the archive says so.
     """
-    simulation = Simulation(request=request, console=console)
+    simulation = Simulation(request=request, console=console, analysed=request.analysed)
     failure = walk(STEPS, simulation)
     if failure is not None:
         raise failure

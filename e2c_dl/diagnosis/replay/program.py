@@ -23,7 +23,7 @@ from e2c_dl.diagnosis.replay.columns import NONE, ORIGIN, Bools, Doubles, Ints, 
 from e2c_dl.diagnosis.replay.compiled import compiled
 from e2c_dl.diagnosis.states import is_one_of
 from e2c_dl.trace.messages import keys
-from e2c_dl.trace.model import COMPUTE, SPAN, WAIT, Phase, RankTrace, Trace
+from e2c_dl.trace.model import COMPUTE, SPAN, WAIT, Phase, Spans, Trace
 
 Column = npt.NDArray[np.integer]
 
@@ -77,22 +77,23 @@ def program_of(trace: Trace) -> Program:
 
 def _events(trace: Trace) -> dict[str, Column]:
     """The events of ``trace``, rank after rank, each rank's by task and in program order."""
-    order = [_in_program_order(rank) for rank in trace.ranks]
-    stops = np.cumsum([len(rows) for rows in order]).tolist()
+    rows = [rank.rows(*_IN_PROGRAM) for rank in trace.ranks]
+    counts = [len(each) for each in rows]
+    stops = np.cumsum(counts).tolist()
     events = {name: np.empty(stops[-1], dtype=SPAN[name]) for name in _FIELDS}
-    for rank, rows, stop in zip(trace.ranks, order, stops, strict=True):
+    for rank, own, stop in zip(trace.ranks, rows, stops, strict=True):
+        spans = _in_program_order(rank.spans[own])
         for name, column in events.items():
-            column[stop - len(rows) : stop] = rank.spans[name][rows]
-    events["host"] = np.repeat(np.arange(len(order), dtype=np.int32), [len(rows) for rows in order])
+            column[stop - len(spans) : stop] = spans[name]
+    events["host"] = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
     return events
 
 
-def _in_program_order(rank: RankTrace) -> npt.NDArray[np.int32]:
-    """The places of the spans of ``rank`` that are events."""
-    rows = rank.rows(*_IN_PROGRAM)
-    phase, task, posted_ns, end_ns = (rank.spans[name][rows] for name in ("phase", "task", "posted_ns", "end_ns"))
-    free_ns = np.where(IS_INSTANT[phase], posted_ns, end_ns)
-    return rows[np.lexsort((free_ns, posted_ns, task))]  # at one moment, what was over first
+def _in_program_order(spans: Spans) -> Spans:
+    """The events ``spans`` of one rank; at one moment, what was over first."""
+    phase, posted_ns = spans["phase"], spans["posted_ns"]
+    free_ns = np.where(IS_INSTANT[phase], posted_ns, spans["end_ns"])
+    return np.asarray(spans[np.lexsort((free_ns, posted_ns, spans["task"]))])
 
 
 def _begun_by(events: Mapping[str, Column], starts: Longs) -> Longs:
