@@ -30,12 +30,14 @@ import sys
 import timeit
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from benchmarks import rooms
+from benchmarks.launched import end_in_order
 from e2c_dl.atomic_write import whole
 
 Case = TypeVar("Case")
@@ -49,7 +51,7 @@ def options(**smallest: object) -> Callable[[Callable[..., Any]], Callable[..., 
     """Gives a command ``--write``, its argument ``write``, and ``--quick``: other options default to ``smallest``.
 
     What is typed beside ``--quick`` holds. A quick result says that the benchmark works and nothing else, so that it
-    cannot be written.
+    cannot be written. Ctrl-C, SIGTERM and a closed terminal end the command in order: no process is left of it.
     """
 
     def quick(context: click.Context, _option: click.Parameter, chosen: bool) -> None:
@@ -61,7 +63,12 @@ def options(**smallest: object) -> Callable[[Callable[..., Any]], Callable[..., 
             raise click.UsageError("--quick measures too little to be written; leave out --quick or --write")
         return chosen
 
-    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorated(own: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(own)
+        def command(*args: Any, **kwargs: Any) -> Any:
+            end_in_order()
+            return own(*args, **kwargs)
+
         command = click.option(
             "--write", is_flag=True, callback=write,
             help="Put the tables, and every figure as JSON, into benchmarks/results/.",

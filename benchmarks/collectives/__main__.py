@@ -18,7 +18,6 @@ import click
 from benchmarks import written
 from benchmarks.collectives import beds, cases
 from benchmarks.collectives.cases import Case, Judged
-from benchmarks.launched import end_in_order
 from benchmarks.script_bed import Bed, up
 
 BAR = "every slow phase and every slow link named, and nothing else; no link of a clean run"
@@ -39,7 +38,6 @@ def main(
     chosen: tuple[str, ...], repeats: int, clean: int, iterations: int, seed: int, resume: bool, write: bool
 ) -> None:
     """Ask the diagnosis of traced scripts who is slow."""
-    end_in_order()
     kinds = chosen or KINDS
     asked = [case for side in kinds if not absent(side) for case in _cases(side, repeats, clean, seed)]
     found = _kept(asked) if resume else [None] * len(asked)

@@ -20,7 +20,6 @@ from benchmarks.diagnosis.injections import What
 from benchmarks.diagnosis.judging import Outcome
 from benchmarks.diagnosis.table import described, text
 from benchmarks.diagnosis.truth import truth
-from benchmarks.launched import end_in_order
 
 HELD_OUT = 55
 KEPT = Path("build") / "diagnosis.jsonl"
@@ -50,7 +49,6 @@ def main(
     into: Path, live: int | None, write: bool,
 ) -> None:  # fmt: skip
     """Is the diagnosis exactly right, on runs whose truth is known?"""
-    end_in_order()  # with the results of what is done, and no process left
     if number is not None:
         one_run(seed, number, keep, live is not None)
         return

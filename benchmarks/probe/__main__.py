@@ -16,7 +16,6 @@ from pathlib import Path
 import click
 
 from benchmarks import written
-from benchmarks.launched import end_in_order
 from benchmarks.probe.scenario import SLOW_HOST, SLOW_LINK, STRATEGIES, write_scenario
 from e2c_dl.cli.probe import found as found_in
 
@@ -49,7 +48,6 @@ class Probed:
 @written.options(hosts=4, repeats=1)
 def main(*, hosts: int, repeats: int, write: bool) -> None:
     """`e2c-dl probe` of a ring and of a star, in which one host and one link are slower than designed."""
-    end_in_order()
     done = written.in_turn(lambda strategy: probed(strategy, hosts), STRATEGIES, table, repeats)
     click.echo(table(done))
     if write:

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from benchmarks import written
-from benchmarks.launched import end_in_order
 from benchmarks.systems import bar, beside, environments, figures, live, published, table, tables
 from benchmarks.systems.campaign import PARTS, Done, asked_for, made, seconds_left
 from benchmarks.systems.earlier import Earlier
@@ -47,7 +46,6 @@ def main(
     scheduler: str | None, into: Path, only_made: bool, earlier: Path | None, write: bool,
 ) -> None:  # fmt: skip
     """Time to a fixed accuracy, accuracy after a fixed time, and bytes: real gradients under a virtual clock."""
-    end_in_order()
     chosen = parts or [*PARTS, *([live.PART] if os.geteuid() == 0 and not (where or only_made) else [])]
     if unknown := set(only) - {each.name for each in table.systems()}:
         there = ", ".join(each.name for each in table.systems())

@@ -22,7 +22,6 @@ import yaml
 
 from benchmarks import written
 from benchmarks.diagnosis.onsets import iteration_at
-from benchmarks.launched import end_in_order
 from e2c_dl.archive.read import open_archive
 from e2c_dl.trace.model import Phase, Trace
 
@@ -59,7 +58,6 @@ class Watched:
 @written.options(repeats=1)
 def main(*, repeats: int, write: bool) -> None:
     """`e2c-dl watch` beside runs of first light in which a host, or a link, becomes slow after 20 s."""
-    end_in_order()
     done = written.in_turn(watched, [*FAULTS], table, repeats)
     click.echo(table(done))
     if write:
