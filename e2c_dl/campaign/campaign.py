@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,12 +60,17 @@ class Campaign(Underway):
         silent = {each.host for each in self.silences if each.until_s is None}
         return frozenset(silent) | frozenset(() if self.watch is None else self.watch.seen)
 
-    def hosts_up(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def hosts_up(self) -> Iterator[None]:
         """While in it, a host that ends, or is silent for too long, ends the step: Ansible may wait for it for ever."""
         watch, signs = there(self.watch), there(self.signs)
-        return follow.watched(
-            lambda: watch.failure() or signs.failure(), lambda why, _: self.interrupts.end(TestbedError(why))
-        )
+        with (
+            follow.watched(
+                lambda: watch.failure() or signs.failure(), lambda why, _: self.interrupts.end(TestbedError(why))
+            ),
+            self.interrupts.insisting(),
+        ):
+            yield
 
     @property
     def verdict(self) -> E2cDlError | None:

@@ -9,7 +9,8 @@
 
 Signals become an exception of ours, where it may come; elsewhere they are remembered. Where Python calls back on its
 own (after a fork, on collecting garbage) it prints an exception and goes on: one that was lost so is raised again a
-moment later. Other people's ``except Exception`` may swallow it too: so ``ended`` is asked after each step.
+moment later. Other people's ``except Exception`` may swallow it too: so ``ended`` is asked after each step, and where
+they would go on for ever, as Ansible does that waits for a host, it is raised again and again (``insisting``).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from e2c_dl.errors import E2cDlError, Interrupted
 
 _AT_ONCE_S = 1.0
 """Signals that follow within it are the same wish: `timeout` sends two, and people press more than once."""
+_INSISTS_S = 10.0
 
 
 class Interrupts:
@@ -36,7 +38,7 @@ class Interrupts:
         self.received: Interrupted | None = None  # by the first signal
         self.first = ""  # that signal's name
         self.ended: E2cDlError | None = None  # what ended the step that is under way, or was until now
-        self._within = self._held = False
+        self._within = self._held = self._insists = False
         self._last_s = 0.0
         self._limit: tuple[float, Callable[[], E2cDlError]] | None = None
         self._tell = tell
@@ -62,6 +64,17 @@ class Interrupts:
             yield
         finally:
             self._limit = None
+
+    @contextmanager
+    def insisting(self) -> Iterator[None]:
+        """Within, what another thread, or a limit, has raised is raised again every ten seconds."""
+        self._insists = True
+        try:
+            yield
+        finally:
+            self._insists = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._arm()
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
@@ -108,6 +121,8 @@ class Interrupts:
         if self.ended is None and self._limit is not None and time.monotonic() >= self._limit[0]:
             self.ended = self._limit[1]()
         if self.ended is not None:
+            if self._insists:
+                signal.setitimer(signal.ITIMER_REAL, _INSISTS_S)
             self._raise(self.ended)
         self._arm()
 

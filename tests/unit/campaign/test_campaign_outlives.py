@@ -4,6 +4,7 @@ import resource
 import shutil
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,19 @@ def test_another_thread_ends_a_step():
             threading.Timer(0.05, interrupts.end, (error,)).start()
             threading.Event().wait(60)
         assert raised.value is interrupts.ended is error
+
+
+def test_what_others_swallow_is_raised_again_while_there_is_something_to_end(monkeypatch):
+    monkeypatch.setattr("e2c_dl.campaign.interrupts._INSISTS_S", 0.1)
+    error = TrainingError("edge-1 ended")
+    with interruptible() as interrupts, interrupts.raised(True):
+        with pytest.raises(TrainingError) as raised, interrupts.insisting():
+            threading.Timer(0.05, interrupts.end, (error,)).start()
+            with suppress(Exception):  # as Ansible, which skips a plugin that raises as it is loaded
+                threading.Event().wait(60)
+            threading.Event().wait(60)
+        assert raised.value is error
+        assert not threading.Event().wait(0.3)
 
 
 @pytest.mark.parametrize("always", [True, False])
