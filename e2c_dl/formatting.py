@@ -15,7 +15,7 @@ def seconds(value: float | None) -> str:
         return DASH  # a table says it so where nothing was measured
     size = abs(value)
     if size >= 3600:
-        return f"{value // 3600:.0f} h {value % 3600 // 60:02.0f} min"
+        return f"{'-' if value < 0 else ''}{size // 3600:.0f} h {size % 3600 // 60:02.0f} min"
     if size >= 1 or size == 0:  # 0 s, not 0 µs
         return f"{_digits(value)} s"
     return f"{_digits(value * 1e3)} ms" if size >= 1e-3 else f"{_digits(value * 1e6)} µs"

@@ -15,7 +15,7 @@ import click
 from e2c_dl.cli.options import ARCHIVE, PATH, absolute, as_json, one_of
 from e2c_dl.cli.telling.progress import underway
 from e2c_dl.cli.telling.streams import say
-from e2c_dl.errors import InputError
+from e2c_dl.errors import ArchiveError, InputError
 from e2c_dl.trace.export.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
     one_of(json=as_json, figure=figure is not None)
     for option, file in {"--picture": picture, "--figure": figure}.items():
         if file is not None and file.suffix != ".png":
-            raise click.UsageError(f"{option} {file}: pictures are PNG; write {file.with_suffix('.png').name}")
+            raise click.UsageError(f"{option} {file}: pictures are PNG; write {file.stem or 'picture'}.png")
     read = open_archive(archive)
     with underway("asking the trace what slowed the run down"):
         diagnosis = diagnose(read)
@@ -58,7 +58,11 @@ def report(archive: Path, as_json: bool, picture: Path | None, figure: Path | No
     if as_json:
         click.echo(found.to_json())
         return
-    write_report(read, diagnosis)  # after the JSON: with --json nothing is written
+    try:
+        write_report(read, diagnosis)  # after the JSON: with --json nothing is written
+    except ArchiveError:  # what was found out is said all the same
+        print_report(archive, found)
+        raise
     print_report(archive, found)
     if picture is not None:
         from e2c_dl.report import images  # only if asked for: matplotlib is slow to import, and optional
@@ -94,7 +98,7 @@ def export(archive: Path, form: str, output: Path | None, tracking_uri: str | No
 
     read = open_archive(archive)
     suffix = FORMATS[form].suffix if form in FORMATS else f".{form}"
-    target = output or Path(str(archive).rstrip("/") + suffix)  # not in it: a sealed archive knows its files
+    target = output or Path(os.path.abspath(archive) + suffix)  # not in it: a sealed archive knows its files
     if form in DASHBOARDS:
         click.echo(_to_dashboard(form, read, target, None if output else tracking_uri))
         return

@@ -42,7 +42,9 @@ def apply(name: str, command: click.Command, ctx: click.Context) -> None:
     ctx.default_map = {name: _of_file(name, command, _section(name))}
     for words, each in _leaves(name, command):
         for option in _options(each):
-            option.envvar = [_variable(words, spelled) for spelled in _spelled(option)]  # click's own has their names
+            own = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+            ours = [_variable(words, spelled) for spelled in _spelled(option)]  # click's own has their names
+            option.envvar = [*ours, *(each for each in own if each not in ours)]
         if words != "trace":  # what traces tell their ranks begins in the same way
             _check_variables(words, each)
 

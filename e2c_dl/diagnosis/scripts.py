@@ -10,8 +10,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from e2c_dl import formatting
 from e2c_dl.archive.records import HostFacts
+from e2c_dl.codec import DAMAGED, convert
 from e2c_dl.diagnosis.detection.links.flows import LEAST_ITERATIONS, LEAST_LINKS
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Limitation, LinkSummary
@@ -27,6 +30,12 @@ _SLOT = re.compile(r"(.+)_[0-9]+")
 MOST_HIDDEN = 0.2  # of a rank's training: where more is no state that was seen, a verdict lacks what it did then
 TRACED, WORLD_SIZE = "traced", "world_size"
 """Of a run's facts: what is known of the script, and of that how many ranks there were, traced or not."""
+
+
+class _Traced(msgspec.Struct, frozen=True):
+    """What is asked of the facts of a script; there may be more."""
+
+    world_size: int = 0  # unknown
 
 
 def script_reference(
@@ -106,7 +115,8 @@ def too_few(observed: Observed) -> tuple[Limitation, ...]:
 
 
 def _about_ranks(observed: Observed) -> Iterator[Limitation]:
-    ranks, size = observed.trace.ranks, int(observed.trace.facts.get(TRACED, {}).get(WORLD_SIZE, 0))
+    ranks, traced = observed.trace.ranks, observed.trace.facts.get(TRACED, {})
+    size = convert(traced, _Traced, f"run.json: facts.{TRACED}", remedy=DAMAGED).world_size
     if size > len(ranks):
         missing = f"{size - len(ranks)} of {size} ranks left no trace"
         yield Limitation(sentence=f"{missing}: what the others waited for may be theirs.")

@@ -49,6 +49,7 @@ def as_json(now: Now) -> dict[str, object]:
     named = [
         {
             "element": str(finding.element), "kind": finding.element.kind.value, "slowdown": finding.slowdown,
+            "stalled_s": finding.stalled_s,
             "saved_s": finding.saved_s, "named_since": now.since.get(finding.element),
         }
         for finding in (() if report is None else report.culprits)

@@ -18,6 +18,7 @@ from e2c_dl.campaign import run as deployed
 from e2c_dl.campaign import simulated
 from e2c_dl.campaign.request import Console, Request
 from e2c_dl.diagnosis.diagnose import read_report
+from e2c_dl.drivers.live.stored import read_profile
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
@@ -41,6 +42,12 @@ def check(archive: ReadArchive, without: Collection[str], request: RerunRequest)
     """Does nothing. Raises: InputError for a re-run that cannot be, before anything is measured or predicted."""
     if request.archive is not None and os.path.lexists(request.archive) and not _is_empty(request.archive):
         raise InputError(f"{request.archive}: is not empty; name a new directory with --archive")
+    if request.testbed is None and (request.options or request.artifacts is not None):
+        raise InputError("--artifacts and options of hosts are of a testbed; name it with --on, or leave them out")
+    if request.testbed is not None and request.profile is not None:
+        raise InputError("--profile is of a simulated re-run; leave it out, or --on")
+    if request.profile is not None:
+        read_profile(request.profile, load(archive.scenario))
     if request.testbed is not None and without:
         raise InputError("--without: hosts that do not train are for simulated re-runs alone; remove --on")
     if request.testbed is None and request.profile is None and not (archive.scenario / PROFILE).is_file():

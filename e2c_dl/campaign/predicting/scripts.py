@@ -47,7 +47,11 @@ class ScriptRun:
 
     def asked(self, sets: Sequence[str], without: Sequence[str]) -> Changed:
         """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
-        return asked(sets, without, self.reference.topology.ranks, self.observed.measured_links.keys())
+        ranks = self.reference.topology.ranks
+        changed = asked(sets, without, ranks, self.observed.measured_links.keys())
+        if len(changed.without) == len(ranks):
+            raise InputError("--without: no rank would be left; leave one in")
+        return changed
 
     def predict(self, changed: Changed) -> Answer:
         """What it would have taken with ``changed``; the interval is what its first half says of its second."""
@@ -57,7 +61,7 @@ class ScriptRun:
         predicted_s = measured_s * replay.run_ns(change) / replay.replayed_ns
         iterations = self.observed.iterations
         error = replay.half_error(iterations, warm_up(iterations))
-        reach_s = 0.0 if math.isnan(error) else error * predicted_s
+        reach_s = error * predicted_s
         about = (each.sentence for each in about_scripts(self.observed))
         limitations = (*about, *self.observed.trace.connections.limitations)
         if math.isnan(error):
@@ -66,7 +70,7 @@ class ScriptRun:
             gone = ", ".join(changed.without)
             limitations += (f"{gone}: as if it had nothing to do; its samples are trained by nobody.",)
         return Answer(
-            scenario=self.archive.run.scenario, changed=changed, samples=(0, 0), limitations=limitations,
+            scenario=self.archive.run.scenario, changed=changed, samples=None, limitations=limitations,
             prediction=Prediction(
                 measured_s=measured_s, predicted_s=predicted_s, least_s=predicted_s - reach_s,
                 most_s=predicted_s + reach_s, method=Method.REPLAY,

@@ -43,7 +43,7 @@ class Answer:
     scenario: str
     changed: Changed
     prediction: Prediction
-    samples: tuple[int, int]  # per iteration: before, after
+    samples: tuple[int, int] | None  # per iteration: before, after; None: nobody told
     limitations: tuple[str, ...] = ()
 
 

@@ -10,6 +10,7 @@ Nothing is written where the run is, and nothing asked of its processes: it does
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -41,6 +42,8 @@ from e2c_dl.trace.recording.growing import GrowingSpans
 
 FEWEST = 4  # the first two warm up, and of fewer no median says anything
 REFRESH_S = 10.0  # clocks and changes are asked for so often
+_ONSET = re.compile(r"\b(iteration )([0-9]+)( \(second )")
+"""As Stretches describe it."""
 _FILES = (layout.FACTS, layout.CLOCK, layout.CHANGES, layout.WORKER_CHANGES)
 _TIMES = ("posted_ns", "start_ns", "end_ns")
 
@@ -159,8 +162,11 @@ def _numbered_from(report: Report, first: int) -> Report:
     """``report`` with onsets in iterations of the run."""
 
     def moved(finding: Finding) -> Finding:
-        when = finding.when
-        return replace(finding, when=replace(when, onset_iteration=when.onset_iteration + first))
+        then = replace(finding.when, onset_iteration=finding.when.onset_iteration + first)
+        return replace(finding, when=then, evidence=_ONSET.sub(later, finding.evidence))
+
+    def later(told: re.Match[str]) -> str:
+        return f"{told[1]}{int(told[2]) + first}{told[3]}"
 
     findings, culprits = tuple(map(moved, report.findings)), tuple(map(moved, report.culprits))
     return replace(report, findings=findings, culprits=culprits)

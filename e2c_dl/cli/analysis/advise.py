@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import sys
@@ -78,13 +79,15 @@ def advise(
         found, ground = advised(request, console.doing)
         if not found.rows:
             raise TrainingError(f"no candidate could be tried: {next(iter(found.problems.values()), 'there was none')}")
-    if write_scenario is not None:
-        write_winner(request, ground, found.rows[0].candidate, write_scenario)
     if as_json:
         click.echo(json.dumps(_plain(found), indent=1))
-        return
-    _print(found, write_scenario)
-    if write_scenario is None:
+    else:
+        _print(found)
+    if write_scenario is not None:
+        write_winner(request, ground, found.rows[0].candidate, write_scenario)
+        if not as_json:
+            _print_commands(write_scenario)
+    elif not as_json:
         again = shlex.join(["e2c-dl", *sys.argv[1:], "--write-scenario", "best"])
         click.echo(f"To run the first of them: {again} && e2c-dl deploy best --on local")
 
@@ -98,10 +101,8 @@ def _plain(found: Ranking) -> dict[str, object]:
     }
 
 
-def _print(found: Ranking, written: Path | None) -> None:
+def _print(found: Ranking) -> None:
     from rich.console import Console
-
-    from e2c_dl.scenario.workflow import PROFILE
 
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=140)
     console.print(_table(found))
@@ -113,12 +114,19 @@ def _print(found: Ranking, written: Path | None) -> None:
             "Times are to the same samples, not to the same model: --objective accuracy, or --real, looks at what is "
             "learned."
         )
+    elif own is not None and own.loss == math.inf:
+        console.print("As it is, training diverges: there is no loss that all could come to.")
     for candidate, problem in found.problems.items():
         console.print(f"not tried: {candidate}: {problem}", markup=False)
-    if written is not None:
-        console.print(f"e2c-dl deploy {written} --on local", markup=False)
-        if (written / PROFILE).is_file():
-            console.print(f"e2c-dl simulate {written}", markup=False)
+
+
+def _print_commands(written: Path) -> None:
+    """What runs the scenario that was ``written``."""
+    from e2c_dl.scenario.workflow import PROFILE
+
+    click.echo(f"e2c-dl deploy {written} --on local")
+    if (written / PROFILE).is_file():
+        click.echo(f"e2c-dl simulate {written}")
 
 
 def _table(found: Ranking) -> Table:

@@ -115,6 +115,7 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
     from e2c_dl.diagnosis.diagnose import activity_of, heat_in
     from e2c_dl.report.plots import curves, heat, lanes, paper
 
+    paper.check(out)
     opened = [open_archive(path) for path in archives]
     if kind in ("timeline", "heatmap"):
         if len(opened) > 1:

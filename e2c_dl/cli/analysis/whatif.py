@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -91,8 +92,13 @@ def whatif(
     changed = run.asked(sets, without)
     with stepping(console, "predict", "what the run would have taken"):
         answer = predict(run, changed, console.doing)
-    again = run_again(read, changed, request, console) if rerun else None
-    click.echo(json.dumps(_plain(answer, again), indent=1) if as_json else "\n".join(_lines(answer, again, testbed)))
+    again = None
+    try:
+        again = run_again(read, changed, request, console) if rerun else None
+    finally:  # what was predicted is said, whatever becomes of the re-run
+        click.echo(
+            json.dumps(_plain(answer, again), indent=1) if as_json else "\n".join(_lines(answer, again, testbed))
+        )
 
 
 def _plain(answer: Answer, again: tuple[Path, float] | None) -> dict[str, Any]:
@@ -102,9 +108,9 @@ def _plain(answer: Answer, again: tuple[Path, float] | None) -> dict[str, Any]:
         "changed": answer.changed.to_yaml(),
         "measured_s": predicted.measured_s,
         "predicted_s": predicted.predicted_s,
-        "interval_s": [predicted.least_s, predicted.most_s],
+        "interval_s": None if math.isnan(predicted.least_s) else [predicted.least_s, predicted.most_s],
         "method": predicted.method.value,
-        "samples_per_iteration": {"before": answer.samples[0], "after": answer.samples[1]},
+        "samples_per_iteration": answer.samples and dict(zip(("before", "after"), answer.samples, strict=True)),
         "limitations": list(answer.limitations),
     }
     if again is None:
@@ -142,7 +148,7 @@ def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None
         how = "simulated" if testbed is None else f"on {testbed}"
         off_by = f"the prediction is {percent(abs(off))} {'above' if off >= 0 else 'below'} it"
         said.append(f"re-run      {seconds(again[1])}, {how}; {off_by}; {again[0]}")
-    before, after = answer.samples
+    before, after = answer.samples or (0, 0)
     if before != after:
         said.append(f"An iteration then has {after} samples instead of {before}.")
     return [*said, *answer.limitations]

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from e2c_dl.diagnosis.comparing.figures import Run
+from e2c_dl import formatting
+from e2c_dl.diagnosis.comparing.figures import Culprit, Run
 from e2c_dl.diagnosis.comparing.resampling import Interval, of_pairs, of_series, of_sides
 from e2c_dl.errors import InputError
 from e2c_dl.trace.model import State
@@ -209,7 +210,8 @@ def _value(metric: Metric, run: Run, target: float | None) -> float | None:
         Metric.ITERATION: lambda: float(run.iteration_s.mean()),
         Metric.BYTES: lambda: float(run.iteration_bytes.mean()),
     }
-    return of_run[metric]()
+    value = of_run[metric]()
+    return None if np.isnan(value) else value
 
 
 def _interval(
@@ -229,7 +231,8 @@ def _interval(
     if found is None:
         return None, ""
     times = common if metric is Metric.MAKESPAN else 1
-    shift = values[1][0] - values[0][0] - found.mean * times if max(map(len, values)) == 1 else 0.0
+    # What is no iteration of both, and those that only one side has, are part of the difference, and vary in nobody's.
+    shift = float(np.mean(values[1]) - np.mean(values[0])) - found.mean * times
     return Interval(**{name: value * times + shift for name, value in vars(found).items()}), "iterations"
 
 
@@ -264,14 +267,22 @@ def _per_iteration(group: Group, host: str, state: State) -> float:
 
 def _culprits(group: Group) -> tuple[str, ...]:
     """In words, those that most runs name first: ``edge-1 -> fog-1, 3.8 to 4.1 × slower (2 of 3 runs)``."""
-    by_element: dict[str, list[float]] = {}
+    by_element: dict[str, list[Culprit]] = {}
     for run in group.runs:
-        for element, slowdown in run.culprits:
-            by_element.setdefault(element, []).append(slowdown)
+        for culprit in run.culprits:
+            by_element.setdefault(culprit.element, []).append(culprit)
     return tuple(
-        f"{element}, {_range(slowdowns)} × slower" + _of_runs(len(slowdowns), len(group.runs))
-        for element, slowdowns in sorted(by_element.items(), key=lambda item: -len(item[1]))
+        f"{element}, {_slower(found)}" + _of_runs(len(found), len(group.runs))
+        for element, found in sorted(by_element.items(), key=lambda item: -len(item[1]))
     )
+
+
+def _slower(found: Sequence[Culprit]) -> str:
+    slowdowns = [each.slowdown for each in found if each.slowdown > 1]
+    if slowdowns:
+        return f"{_range(slowdowns)} × slower"
+    least, most = (formatting.seconds(end(each.stalled_s for each in found)) for end in (min, max))
+    return f"stalled for {least}" + (f" to {most}" if most != least else "")
 
 
 def _range(values: Sequence[float]) -> str:

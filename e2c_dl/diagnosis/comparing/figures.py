@@ -12,9 +12,19 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.prefix import common_iterations
 from e2c_dl.diagnosis.states import training_ns
+from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.model import Phase, State, Trace
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culprit:
+    """What departed, by how much at worst."""
+
+    element: str
+    slowdown: float  # times slower; 1.0: it only stalled
+    stalled_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +38,10 @@ class Run:
     finished: bool
     run_s: float  # until its last rank ended
     iteration_s: Floats  # (iterations,): those that all ranks finished
-    iteration_bytes: Floats  # (iterations,): sent by all ranks
+    iteration_bytes: Floats  # (iterations,): sent by all ranks; NaN: a library sent them, and tells nobody
     accuracies: tuple[tuple[float, float], ...]  # (seconds of training, accuracy), in order of time
     states_s: Mapping[str, Mapping[State, float]]  # host -> seconds in each state
-    culprits: tuple[tuple[str, float], ...]  # (element, times slower)
+    culprits: tuple[Culprit, ...]
     damage: tuple[str, ...] = ()  # hosts whose trace is not whole
 
     @property
@@ -47,7 +57,7 @@ def iterations_of(trace: Trace) -> tuple[Floats, Floats]:
     """(seconds, bytes) of each iteration that all ranks finished. Raises: AnalysisError, if there is none."""
     count = common_iterations(trace)
     end_ns = np.zeros(count, dtype=np.int64)
-    sent = np.zeros(count)
+    sent = np.full(count, np.nan if of_library(trace) else 0.0)
     for rank in trace.ranks:
         ended = rank.spans[(rank.spans["phase"] == Phase.ITERATION) & (rank.spans["iteration"] < count)]
         np.maximum.at(end_ns, ended["iteration"], ended["end_ns"])
@@ -70,13 +80,17 @@ def states_of(report: Report) -> dict[str, Mapping[State, float]]:
     return {host.host: host.states_s for host in report.hosts}
 
 
-def culprits_of(report: Report) -> tuple[tuple[str, float], ...]:
-    """Each element and how many times slower it was; each once, by its worst."""
-    found: dict[str, float] = {}
+def culprits_of(report: Report) -> tuple[Culprit, ...]:
+    """Each element once, by its worst."""
+    found: dict[str, Culprit] = {}
     for finding in report.culprits:
         element = str(finding.element)
-        found[element] = max(found.get(element, 0.0), finding.slowdown)
-    return tuple(found.items())
+        before = found.get(element, Culprit(element=element, slowdown=0.0))
+        found[element] = Culprit(
+            element=element, slowdown=max(before.slowdown, finding.slowdown),
+            stalled_s=max(before.stalled_s, finding.stalled_s),
+        )  # fmt: skip
+    return tuple(found.values())
 
 
 def accuracies_of(lines: Sequence[Any]) -> tuple[tuple[float, float], ...]:

@@ -27,6 +27,8 @@ from e2c_dl.diagnosis.prefix import common_prefix
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.diagnosis.straggler.metrics import Operations
 from e2c_dl.diagnosis.straggler.precedence import Floats, Longs, Precedence
+from e2c_dl.errors import AnalysisError
+from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.messages import MessageArray, join
 from e2c_dl.trace.model import COMPUTE, WAIT, Phase, Spans, Trace
 
@@ -39,8 +41,11 @@ MESSAGE, LEAVING = "message", "message leaving"
 def operations_of(trace: Trace) -> Operations:
     """All operations; of a run that broke off, those of the iterations that all ranks finished.
 
-    Raises: AnalysisError, if there are none.
+    Raises: AnalysisError, if there are none, or messages are hidden in collectives of a library.
     """
+    if of_library(trace):
+        hidden = "a library's collectives hide who waited for whom, and ranks would be taken for independent"
+        raise AnalysisError(f"trace: {hidden}; `e2c-dl report` names who is slow")
     # Where ranks end at different times, one goes on serving the others after its last iteration.
     prefix = trace if all(rank.complete for rank in trace.ranks) and trace.ranks else common_prefix(trace)
     program = _Program(prefix)

@@ -82,11 +82,15 @@ def panels(width_in: float, heights_in: Sequence[float], **shared: Any) -> tuple
 
 def save(figure: Figure, path: Path) -> None:
     """``path`` shows ``figure``, as its suffix says. Raises: InputError for another; ArchiveError if not writable."""
-    suffix = path.suffix.lower()
-    if suffix not in _WITHOUT_DATES:
-        raise InputError(f"{path}: figures are written as {', '.join(_WITHOUT_DATES)}; choose one of these endings")
+    check(path)
     with written(path) as place:
-        _write(figure, place, suffix)
+        _write(figure, place, path.suffix.lower())
+
+
+def check(path: Path) -> None:
+    """Does nothing. Raises: InputError, if figures are not written with such a suffix."""
+    if path.suffix.lower() not in _WITHOUT_DATES:
+        raise InputError(f"{path}: figures are written as {', '.join(_WITHOUT_DATES)}; choose one of these endings")
 
 
 @styled

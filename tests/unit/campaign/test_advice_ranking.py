@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,14 @@ def test_the_loss_to_reach_is_what_the_own_strategy_has_after_three_quarters() -
     assert [(row.candidate.strategy, row.to_loss_s) for row in found.rows] == [
         ("adpsgd", 2.0), ("allreduce", 4.0), ("localsgd", None),
     ]  # fmt: skip
+
+
+def test_where_the_own_strategy_diverges_nobody_comes_to_its_loss_and_json_has_no_infinity() -> None:
+    inf = float("inf")
+    trials = [tried("allreduce", 0, 2.0, (1.0, inf), (2.0, inf)), tried("localsgd", 0, 1.0, (0.5, inf), (1.0, inf))]
+    found = ranking(Objective.ACCURACY, Candidate(strategy="allreduce"), trials)
+    assert [row.to_loss_s for row in found.rows] == [None, None]
+    assert json.loads(json.dumps([row.plain() for row in found.rows], allow_nan=False))[0]["loss"] is None
 
 
 def test_the_fairest_is_evenly_busy_and_evenly_accurate() -> None:

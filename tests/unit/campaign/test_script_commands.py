@@ -73,6 +73,8 @@ def test_a_run_without_a_host_is_as_if_it_had_nothing_to_do(archive: Path) -> No
         (("whatif", "--set", "link:node-1->node-2.delay=1ms"), "no round trip was told"),
         (("whatif", "--set", "link:node-1->node-3.rate=2x"), "nothing was sent there"),
         (("whatif", "--without", "host:node-9"), "there is no host 'node-9'"),
+        (("whatif", *(f"--without=host:node-{number}" for number in range(1, 1 + Ddp.ranks))), "no rank would be left"),
+        (("stragglers",), "a library's collectives hide who waited for whom"),
         (("advise",), "a script of its own trained there"),
     ],
 )  # fmt: skip

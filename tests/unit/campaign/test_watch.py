@@ -120,6 +120,7 @@ def test_a_culprit_is_named_within_five_iterations_of_its_onset(run: RegisteredR
         rf"since iteration {ONSET} .*Named: host edge-2 since iteration {named[0] + 1}",
         live.headline(last),
     )
+    assert f"since iteration {ONSET} (second" in last.diagnosis.report.culprits[0].evidence
     activity = last.diagnosis.activity if last.diagnosis else None
     assert activity is not None
     assert activity.lanes[0].iterations["iteration"].tolist() == list(range(8, 20))

@@ -15,7 +15,7 @@ from commands import said
 
 from e2c_dl.cli.analysis.analyses import METRICS
 from e2c_dl.diagnosis.comparing.compare import VARIES, Comparison, Difference, Group, Metric, compare
-from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, iterations_of, run_s
+from e2c_dl.diagnosis.comparing.figures import Culprit, Run, accuracies_of, iterations_of, run_s
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.model import State
@@ -136,14 +136,33 @@ def test_one_live_run_a_side_says_what_its_intervals_leave_out() -> None:
 
 
 def test_culprits_of_several_runs_are_told_together() -> None:
-    named = [(("edge-1", 2.0),), (("a -> b", 4.0), ("edge-1", 2.5)), ()]
+    named = [
+        (Culprit(element="edge-1", slowdown=2.0),),
+        (Culprit(element="a -> b", slowdown=4.0), Culprit(element="edge-1", slowdown=2.5)),
+        (Culprit(element="fog-1", slowdown=1.0, stalled_s=8.02),),
+    ]
     group = Group(name="b", runs=tuple(run(f"b{i}", culprits=each) for i, each in enumerate(named)))
     found = compare([Group(name="a", runs=(run("a", culprits=named[0]),)), group])
     assert found.culprits == ("edge-1, 2.0 × slower",)
     assert found.contrasts[0].culprits == (
         "edge-1, 2.0 to 2.5 × slower (2 of 3 runs)",
         "a -> b, 4.0 × slower (1 of 3 runs)",
+        "fog-1, stalled for 8.02 s (1 of 3 runs)",
     )
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_run_of_twice_as_many_iterations_is_longer_whatever_those_of_both_say(runs: int) -> None:
+    longer = [run(f"b{seed}", iteration_s=drawn(seed, 1.0, 0.2).repeat(2)) for seed in range(1, 1 + runs)]
+    found = compare([Group(name="a", runs=(run("a", iteration_s=drawn(0, 1.0, 0.2)),)), Group(name="b", runs=longer)])
+    makespan = by_metric(found)[Metric.MAKESPAN]
+    assert makespan.differs and makespan.interval.low > 0
+
+
+def test_what_a_library_sent_is_not_known_and_no_zero() -> None:
+    one, other = (run(name, iteration_bytes=np.full(50, np.nan)) for name in "ab")
+    sent = by_metric(alone(one, other))[Metric.BYTES]
+    assert (sent.before, sent.after, sent.differs) == (None, None, None)
 
 
 def test_one_run_is_no_comparison() -> None:

@@ -237,3 +237,8 @@ def test_onsets_are_of_culprits_that_do_not_depart_all_the_time() -> None:
     since = Stretches(when=When.SINCE, onset_iteration=20, onset_s=4.5, begins_s=(4.5,), ends_s=(9.0,))
     later = replace(report, culprits=(replace(report.culprits[0], when=since), report.culprits[1]))
     assert words.onsets_s(later) == {"cloud-1 -> cloud-2": 4.5}
+
+
+@pytest.mark.parametrize(("value", "words"), [(3700.0, "1 h 01 min"), (-3700.0, "-1 h 01 min"), (-2.5, "-2.50 s")])
+def test_a_difference_reads_as_the_time_that_it_is(value: float, words: str) -> None:
+    assert formatting.seconds(value) == words

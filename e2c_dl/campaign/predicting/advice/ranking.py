@@ -60,7 +60,8 @@ class Row:
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"candidate": {**asdict(self.candidate), "settings": dict(self.candidate.settings)}}
+        figures = {name: None if value == math.inf else value for name, value in asdict(self).items()}
+        return figures | {"candidate": {**asdict(self.candidate), "settings": dict(self.candidate.settings)}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,12 @@ def ranking(objective: Objective, own: Candidate, trials: Sequence[Tried]) -> Ra
     sound = {one: several for one, several in by_candidate.items() if str(one) not in problems}
     losses = [each.learned.loss_after(TARGET_PART) for each in sound.get(own, ()) if each.learned is not None]
     target = median(losses) if losses else None
-    rows = sorted((_row(one, several, target) for one, several in sound.items()), key=lambda row: _key(objective, row))
+    if target is not None and not math.isfinite(target):  # it diverged
+        target = None
+    rows = sorted(
+        (_row(one, several, target) for one, several in sound.items()),
+        key=lambda row: _key(objective, row),
+    )
     mine = next((row for row in rows if row.candidate == own), None)
     return Ranking(objective=objective, rows=tuple(rows), own=mine, problems=problems)
 
