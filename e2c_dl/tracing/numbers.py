@@ -21,6 +21,23 @@ class Numbers:
         self.seqs[group] = seq + count
         return seq
 
+    def numbered(self, passes: Sequence[Told]) -> list[Told]:
+        """The ``passes`` of a backward that is over, after what was counted meanwhile, and one after the other.
+
+        Several modules may reduce within one backward, and what a script does to gradients may reduce there, too.
+        """
+        free: dict[int, int] = {}
+        found: list[Told] = []
+        for told in passes:
+            if told[0] and len(told) > 1:
+                at_ns, nbytes, group, _ = told
+                seq = free.get(group, self.seqs.get(group, 0))
+                free[group] = seq + len(nbytes)
+                found.append((at_ns, nbytes, group, seq))
+            else:
+                found.append(told)
+        return found
+
     def count_passed(self) -> None:
         """Count those of the newest backward: when a number is asked for, since where it ended caches are cold."""
         for told in self.passed:

@@ -8,8 +8,7 @@
     the script ends              end()                  TRAINING, outcome.json, tracing.json
 
 Hooks append to ``events``, mostly by themselves: between torch's kernels caches are cold, and a record costs some 2 us,
-each call of a function of Python's that again, and so does each built-in that was not used just before. The thread that
-writes tells the lane.
+each call of a function of Python's that again, and so does each built-in that was not used just before.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -296,4 +296,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _to_standard_error(line: str) -> None:
-    sys.stderr.write(f"e2c-dl: {line}\n")
+    with suppress(Exception):  # a script may have none, or one on a disk that is full
+        sys.stderr.write(f"e2c-dl: {line}\n")

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -29,9 +30,10 @@ class Watcher:
         if name not in WATCHED:
             return None
         for finder in sys.meta_path:
-            if finder is self:
+            find = getattr(finder, "find_spec", None)  # those of before Python 3.4 have none, and are passed over
+            if finder is self or find is None:
                 continue
-            spec = finder.find_spec(name, path, target)
+            spec = find(name, path, target)
             if spec is not None:
                 return _told(spec)
         return None
@@ -59,7 +61,8 @@ def _imported(name: str) -> None:
 
         imported(name)
     except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
-        sys.stderr.write(f"e2c-dl: {name} is not traced: {type(error).__name__}: {error}\n")
+        with suppress(Exception):
+            sys.stderr.write(f"e2c-dl: {name} is not traced: {type(error).__name__}: {error}\n")
 
 
 def _own_package() -> None:

@@ -41,29 +41,31 @@ class Readiness:
         self.clock = clock
         self._last: dict[int, Any] = {}  # bucket -> parameter whose gradient came last
         self._handles: list[Any] = []
-        self.buckets: list[Sequence[Any]] = []
         self.nbytes: list[int] = []
 
     def watch(self, buckets: Sequence[Sequence[Any]]) -> None:
         """Learn from every parameter of ``buckets``."""
         self.forget()
-        self.buckets = list(buckets)
         self.nbytes = [sum(each.numel() * each.element_size() for each in bucket) for bucket in buckets]
         for number, bucket in enumerate(buckets):
             for parameter in bucket:
-                if parameter.requires_grad:
-                    self._handles.append(parameter.register_post_accumulate_grad_hook(self._learning(number)))
+                self._handles.append(_hooked(parameter, self._learning(number)))
 
     def settle(self) -> None:
         """From now on only ask the parameter of each bucket that came last."""
         self.forget()
         for number, parameter in self._last.items():
-            self._handles.append(parameter.register_post_accumulate_grad_hook(self._settled(number)))
+            self._handles.append(_hooked(parameter, self._settled(number)))
 
     def forget(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+    def leave(self) -> None:
+        """Ask nobody any more, and hold none of them: a hook holds this, and a parameter its hook."""
+        self.forget()
+        self._last = {}
 
     def _learning(self, number: int) -> Callable[[Any], None]:
         def ready(parameter: Any) -> None:
@@ -78,6 +80,17 @@ class Readiness:
             self.at_ns[number] = clock()
 
         return ready
+
+
+def _hooked(parameter: Any, hook: Callable[[Any], None]) -> Any:
+    """The handle of ``hook``. A parameter that is frozen just now, as a GAN's are by turns, has it once it is not."""
+    if parameter.requires_grad:
+        return parameter.register_post_accumulate_grad_hook(hook)
+    parameter.requires_grad_(True)  # torch takes hooks of no other
+    try:
+        return parameter.register_post_accumulate_grad_hook(hook)
+    finally:
+        parameter.requires_grad_(False)
 
 
 class Reducing(Protocol):
@@ -144,6 +157,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
             finally:
                 end_ns = clock()
                 backward.under_way = False
+                if passes:
+                    passes = session.numbered(passes)
                 session.passed = passes
                 events.append((left, end_ns, passes))
                 if backward.then:

@@ -159,10 +159,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.on_undo(collectives.forget)
     for name, kind in KINDS.items():
         if hasattr(c10d, name):
-            around = _timed(collectives, kind, torch.compiler.is_compiling)
-            for owner in (c10d, distributed):
-                if hasattr(owner, name):
-                    patches.wrap(owner, name, around)
+            patches.wrap(c10d, name, _timed(collectives, kind, torch.compiler.is_compiling), distributed)
 
     def waiting(original: Function) -> Function:
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -182,9 +179,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
         return init
 
     patches.wrap(torch._C._distributed_c10d.Work, "wait", waiting)
-    for owner in (c10d, distributed, device_mesh):  # init_device_mesh has the function by its name
-        if hasattr(owner, "init_process_group"):
-            patches.wrap(owner, "init_process_group", initialised)
+    if hasattr(c10d, "init_process_group"):  # init_device_mesh has the function by its name
+        patches.wrap(c10d, "init_process_group", initialised, distributed, device_mesh)
 
 
 def install_tensor_parallel(tracer: Tracer, patches: Patches) -> None:

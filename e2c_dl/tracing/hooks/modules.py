@@ -60,6 +60,7 @@ class Outermost:
         self.tracer = tracer
         self._watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
         self.depth = 0
+        self.inner: list[Watched] = []  # only ever called within others
         self.grad_enabled = torch.is_grad_enabled
         self.is_compiling = torch.compiler.is_dynamo_compiling  # a third of what is_compiling costs
 
@@ -76,9 +77,20 @@ class Outermost:
         self._hook(module, watched)
 
     def forget(self) -> None:
-        """No module has hooks any more."""
+        """No module has hooks any more; a call under way goes on, and ends if there are hooks again by then."""
         for watched in self._watched.values():
             watched.forget()
+
+    def forget_inner(self) -> None:
+        """Modules that were only ever called within others have no hooks any more."""
+        for watched in self.inner:
+            if not watched.outermost:
+                watched.forget()
+        self.inner.clear()
+
+    def end(self) -> None:
+        """No module has hooks, and no call is under way."""
+        self.forget()
         self.depth = 0
 
     def again(self) -> None:
@@ -132,6 +144,8 @@ class Before(Hook):
             session.limited(INTERRUPTED)
         outermost.depth = 1
         watched.outermost = True
+        if outermost.inner:
+            outermost.forget_inner()
         if training := module.training:
             watched.trained = True
         events = session.events
@@ -161,7 +175,7 @@ class After(Hook):
             return
         watched = self._watched
         if watched.within >= LOOKED_AT and not watched.outermost:
-            watched.forget()
+            outermost.inner.append(watched)  # not now: torch may be iterating over the hooks
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
@@ -171,10 +185,12 @@ def install(tracer: Tracer, patches: Patches) -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     outermost = outermost_of(tracer)
+    compilation = torch._guards.CompileContext.try_get
 
     def seen(original: Function) -> Function:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not outermost.is_compiling():
+            # Dynamo itself asks, too: hooks of then would be in its guards, and every torch.save compile anew.
+            if not outermost.is_compiling() and compilation() is None:
                 outermost.watch(self)
             return original(self, *args, **kwargs)
 
@@ -201,7 +217,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
     for name in ("script", "trace"):
         patches.wrap(torch.jit, name, unhooked)
     outermost.again()
-    patches.on_undo(outermost.forget)
+    patches.on_undo(outermost.end)
 
 
 def install_compiled(tracer: Tracer, patches: Patches) -> None:

@@ -10,11 +10,11 @@ over. Where it does not answer, nobody knows which of the others' collectives th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Collective
-from e2c_dl.tracing.hooks.backward import LEARNING, Backward, Readiness, backward_of
+from e2c_dl.tracing.hooks.backward import LEARNING, Backward, Readiness, Reducing, backward_of
 from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
@@ -42,6 +42,7 @@ class Parallel:
         self._group = number_of(module.process_group)
         self._passes = 0  # that it reduced, as far as it learns
         self._newest: dict[int, int] = {}  # times of the newest pass, if that is reduced: not counted yet
+        self.prepared: bool | None = None  # for reducing, by the newest forward that keeps gradients; None: nobody saw
         self.attach()
 
     @property
@@ -58,20 +59,29 @@ class Parallel:
         readiness, module = self.readiness, self._module()
         at_ns: dict[int, int] = {}
         readiness.at_ns = at_ns
-        if module is None or not module.require_forward_param_sync:
+        if module is None or not self._is_reduced(module):
             return (at_ns,)
         if self._passes <= LEARNING:
             self._learn()
             self._newest = at_ns
         return at_ns, readiness.nbytes, self._group, session.seqs.get(self._group, 0)
 
+    def _is_reduced(self, module: Any) -> bool:
+        """What DDP itself says is of the newest forward, which may keep no gradients: it is asked in between."""
+        return bool(module.require_forward_param_sync if self.prepared is None else self.prepared)
+
     def _learn(self) -> None:
         """Count the pass before, if it was its own; with the second DDP has ordered its buckets anew."""
         self._passes += bool(self._newest)
         if self._passes == 1:
-            self._backward.then.append(self._watch)
+            self._backward.then.append(self._watch_again)
         elif self._passes > LEARNING:
             self.readiness.settle()
+
+    def _watch_again(self) -> None:
+        """As :meth:`_watch`, if the pass that is over was its own."""
+        if self._newest:
+            self._watch()
 
     def _watch(self) -> None:
         """Ask the parameters of each bucket, as DDP itself has them now."""
@@ -106,6 +116,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             tracer.sign().hooked("DistributedDataParallel")
             backward.reducing[:] = [each for each in backward.reducing if not getattr(each, "gone", False)]
             modules[self] = Parallel(self, tracer, backward)
+            weakref.finalize(self, _leave, backward.reducing, modules[self]).atexit = False
             buffers.pop(id(self), None)  # another's, which is gone
             backward.reducing.append(modules[self])
 
@@ -113,6 +124,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     patches.wrap(DistributedDataParallel, "__init__", built)
     patches.wrap(DistributedDataParallel, "_sync_buffers", _synchronized(tracer, buffers))
+    patches.wrap(DistributedDataParallel, "_post_forward", _prepared(modules))
     for parallel in modules.values():
         parallel.attach()
         backward.reducing.append(parallel)
@@ -123,6 +135,31 @@ def install(tracer: Tracer, patches: Patches) -> None:
         backward.reducing[:] = [each for each in backward.reducing if not isinstance(each, Parallel)]
 
     patches.on_undo(undo)
+
+
+def _leave(reducing: list[Reducing], one: Parallel) -> None:
+    """The module of ``one`` is gone: so are its parameters, if the script has them no more."""
+    one.readiness.leave()
+    if one in reducing:
+        reducing.remove(one)
+
+
+def _prepared(modules: Mapping[Any, Parallel]) -> Callable[[Function], Function]:
+    import torch
+
+    is_compiling, grad_enabled = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
+
+    def prepared(original: Function) -> Function:
+        def post_forward(self: Any, output: Any) -> Any:
+            if not is_compiling() and grad_enabled():
+                parallel = modules.get(self)
+                if parallel is not None:
+                    parallel.prepared = self.require_backward_grad_sync
+            return original(self, output)
+
+        return post_forward
+
+    return prepared
 
 
 def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Function], Function]:

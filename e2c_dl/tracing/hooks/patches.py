@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,21 @@ class Patches:
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []
 
-    def wrap(self, owner: Any, name: str, around: Callable[[Function], Function]) -> None:
-        """``owner.name`` is ``around`` of what it was, under the same name and signature."""
-        original = getattr(owner, name)
+    def wrap(self, owner: Any, name: str, around: Callable[[Function], Function], *others: Any) -> None:
+        """``owner.name`` is ``around`` of what it was, under the same name and signature.
+
+        So it is for ``others`` that have the same function, and in the module that it is of: it is pickled by that.
+        """
+        original: Function = getattr(owner, name)
+        replaced: Function = functools.wraps(original)(around(original))
+        self._replace(owner, name, original, replaced)
+        home = sys.modules.get(getattr(original, "__module__", None) or "")
+        for each in (*others, home):
+            if getattr(each, name, None) is original:  # not one that has been replaced by now
+                self._replace(each, name, original, replaced)
+
+    def _replace(self, owner: Any, name: str, original: Function, replaced: Function) -> None:
         own = name in vars(owner)
-        replaced = functools.wraps(original)(around(original))
         setattr(owner, name, replaced)
 
         def put_back() -> None:

@@ -82,7 +82,10 @@ class OwnSockets:
 
     def rescan(self) -> list[Connection]:
         """Look for connections that are new, and return them."""
-        seen = _sockets()
+        try:
+            seen = _sockets()
+        except OSError:  # no descriptor is free just now: what was seen last is still there, as far as anybody knows
+            return []
         if seen == self._seen and not self._unready:
             return []
         new = []

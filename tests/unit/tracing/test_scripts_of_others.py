@@ -1,0 +1,149 @@
+"""Scripts that do with models what others do: none of it breaks, or trains otherwise, since somebody looks on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from test_raising_scripts import attached
+
+from e2c_dl.trace.model import Phase
+
+pytest.importorskip("torch")
+
+COMPILED = """
+import io, torch
+from torch._dynamo.utils import counters
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    def forward(self, values):
+        return self.second(self.first(values))
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+compiled = torch.compile(model, backend="eager")
+for number in range(4):
+    compiled(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    torch.save(model.state_dict(), io.BytesIO())
+assert counters["stats"]["unique_graphs"] == 1, counters["stats"]
+torch.export.export(model, (torch.ones(2, 4),), strict=True)
+"""
+
+
+def test_what_is_compiled_is_compiled_once_though_it_is_saved_and_can_be_exported(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", COMPILED).values()
+    assert (spans["phase"] == Phase.CHECKPOINT).sum() == 4
+
+
+UNTOUCHED = """
+import gc, io, pickle, torch, weakref
+from torch import distributed
+from torch.distributed import distributed_c10d
+class Stop(Exception): pass
+def stop(*_):
+    raise Stop
+inner = torch.nn.Linear(4, 4)
+model = torch.nn.Sequential(torch.nn.Sequential(inner))
+optimizer = torch.optim.SGD([*model.parameters(), *inner.parameters(recurse=False)][:1], lr=0.1)
+for number in range(3):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+inner.eval()
+inner.register_forward_hook(stop)
+inner.register_forward_hook(lambda *_: None)
+for number in range(6):
+    try:
+        model(torch.ones(2, 4))
+    except Stop:
+        pass
+for each in (torch.save, torch.jit.script, distributed.all_reduce, distributed.init_process_group):
+    assert pickle.loads(pickle.dumps(each)) is each
+assert distributed.all_reduce is distributed_c10d.all_reduce
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+large = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+for number in range(4):
+    large(torch.ones(2, 4)).sum().backward()
+held = weakref.ref(large.module.weight)
+del large
+gc.collect()
+assert held() is None, "what the script has no more is still there"
+saved = torch.nn.Linear(4, 4)
+steps = torch.optim.SGD(saved.parameters(), lr=0.1)
+saved.register_forward_hook(lambda *_: torch.save({}, io.BytesIO()))
+for number in range(3):
+    saved(torch.ones(2, 4)).sum().backward()
+    steps.step()
+distributed.destroy_process_group()
+"""
+
+
+def test_exceptions_pickles_and_memory_are_the_scripts_own(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", UNTOUCHED).values()
+    forwards = spans[(spans["phase"] == Phase.FORWARD) & (spans["end_ns"] > spans["start_ns"])]
+    assert len(forwards) >= 3 + 4 + 3
+
+
+ALTERNATING = """
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel as Parallel
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+made, told = Parallel(torch.nn.Linear(4, 4)), Parallel(torch.nn.Linear(4, 1))
+optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (made, told)]
+def trained(yes, no):
+    for each in yes.parameters():
+        each.requires_grad_(True)
+    for each in no.parameters():
+        each.requires_grad_(False)
+for number in range(6):
+    for times, yes, no in ((3, told, made), (1, made, told)):
+        trained(yes, no)
+        for _ in range(times):
+            told(made(torch.ones(2, 4))).sum().backward()
+            [each.step() for each in optimizers]
+            [each.zero_grad() for each in optimizers]
+print("trained")
+distributed.destroy_process_group()
+"""
+
+TOGETHER = """
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel as Parallel
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+class Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(context, values):
+        return values * 1
+    @staticmethod
+    def backward(context, gradient):
+        distributed.all_reduce(gradient)
+        return gradient
+encoder, decoder = Parallel(torch.nn.Linear(4, 4)), Parallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.1)
+for number in range(6):
+    loss = decoder(Gathered.apply(encoder(torch.ones(2, 4)))).sum()
+    with torch.no_grad():
+        encoder(torch.ones(2, 4))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+distributed.destroy_process_group()
+"""
+
+
+def test_models_that_are_frozen_by_turns_are_seen_whenever_they_train(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", ALTERNATING).values()
+    assert (spans["phase"] == Phase.BACKWARD).sum() >= 24
+    assert (spans["phase"] == Phase.COLLECTIVE).sum() == 24
+
+
+def test_each_of_several_reductions_within_one_backward_has_a_number_of_its_own(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", TOGETHER).values()
+    collectives = spans[spans["phase"] == Phase.COLLECTIVE]
+    numbers = Counter(zip(collectives["peer_task"].tolist(), collectives["seq"].tolist(), strict=True))
+    assert len(numbers) == len(collectives) == 6 * 3
+    assert set(numbers.values()) == {1}
