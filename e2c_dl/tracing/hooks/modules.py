@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import get_ident
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _EVALUATE, _FORWARD = Phase.EVALUATE, Phase.FORWARD  # as in Lane
 FRAMES_UP = "_frames_up"  # of torch.jit.script
+HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+OF_HOOKS = ("_forward_hooks_always_called", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs")
+"""By the same keys."""
 LOOKED_AT = 3  # calls within others after which a module is no outermost one
 COMPILED = "a model is compiled (torch.compile): gradients of a compiled graph are ready all at once, at its end"
 INTERRUPTED = "a module's call was interrupted: what followed up to the next call may be called forward or evaluation"
@@ -213,11 +216,33 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     for name in ("parameters", "named_parameters", "eval"):
         patches.wrap(Module, name, seen)
+    if hasattr(Module, "__getstate__"):  # Python 3.11 and later have one for every class
+        patches.wrap(Module, "__getstate__", _without_hooks)
     patches.wrap(DistributedDataParallel, "__init__", _watching(outermost))
     for name in ("script", "trace"):
         patches.wrap(torch.jit, name, unhooked)
     outermost.again()
     patches.on_undo(outermost.end)
+
+
+def _without_hooks(original: Function) -> Function:
+    """What a copy of a module, or a pickle, is made of: a copy that is watched has hooks of its own."""
+
+    def state(self: Any) -> Any:
+        found = original(self)
+        if not isinstance(found, dict):
+            return found
+        ours = {key for name in HOOKS for key, hook in found.get(name, {}).items() if isinstance(hook, Hook)}
+        if not ours:
+            return found
+        kept = {name: type(found[name])(_others(found[name], ours)) for name in (*HOOKS, *OF_HOOKS) if name in found}
+        return {**found, **kept}
+
+    return state
+
+
+def _others(hooks: Mapping[int, Any], ours: Collection[int]) -> dict[int, Any]:
+    return {key: hook for key, hook in hooks.items() if key not in ours}
 
 
 def install_compiled(tracer: Tracer, patches: Patches) -> None:

@@ -39,7 +39,7 @@ def test_what_is_compiled_is_compiled_once_though_it_is_saved_and_can_be_exporte
 
 
 UNTOUCHED = """
-import gc, io, pickle, torch, weakref
+import copy, gc, io, pickle, torch, weakref
 from torch import distributed
 from torch.distributed import distributed_c10d
 class Stop(Exception): pass
@@ -59,6 +59,14 @@ for number in range(6):
         model(torch.ones(2, 4))
     except Stop:
         pass
+fresh = torch.nn.Sequential(torch.nn.Linear(4, 4))
+steps = torch.optim.SGD(fresh.parameters(), lr=0.1)
+fresh(torch.ones(2, 4)).sum().backward()
+steps.step()
+twin = copy.deepcopy(fresh)
+assert not twin._forward_hooks and not twin._forward_pre_hooks and not twin._forward_hooks_always_called
+assert fresh._forward_hooks, "nobody looks on"
+torch.jit.script(twin)
 for each in (torch.save, torch.jit.script, distributed.all_reduce, distributed.init_process_group):
     assert pickle.loads(pickle.dumps(each)) is each
 assert distributed.all_reduce is distributed_c10d.all_reduce
