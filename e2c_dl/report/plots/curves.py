@@ -15,6 +15,7 @@ from e2c_dl.report import colours
 from e2c_dl.report.plots.paper import WIDTH_IN, literal, panels, styled, unit_of
 
 HEIGHT_IN = 2.0
+NAME_IN = 0.13  # a line of a legend
 DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 """Colour never speaks alone."""
 
@@ -22,7 +23,7 @@ DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 @styled
 def cdf(runs: Sequence[Run], width_in: float = WIDTH_IN) -> Figure:
     """Share of iterations that took at most so long."""
-    figure, (axes,) = panels(width_in, [HEIGHT_IN])
+    figure, (axes,) = panels(width_in, [HEIGHT_IN + _names_in(len(runs))])
     scale, unit = unit_of(max(float(run.iteration_s.max()) for run in runs))
     for run, look in zip(runs, _looks(), strict=False):
         took = np.sort(run.iteration_s) * scale
@@ -40,7 +41,7 @@ def time_to_accuracy(runs: Sequence[Run], width_in: float = WIDTH_IN) -> Figure:
         raise InputError(
             f"{silent[0]}: tells no accuracy; train real gradients, and set evaluate_every, to have some over time"
         )
-    figure, (axes,) = panels(width_in, [HEIGHT_IN])
+    figure, (axes,) = panels(width_in, [HEIGHT_IN + _names_in(len(runs))])
     for run, look in zip(runs, _looks(), strict=False):
         seconds, seen = np.array(run.accuracies).T
         axes.plot(seconds, 100 * seen, marker="o", label=literal(run.name), **look)
@@ -49,6 +50,11 @@ def time_to_accuracy(runs: Sequence[Run], width_in: float = WIDTH_IN) -> Figure:
     axes.set_ylim(0 if min(seen_by_all) < 0.5 else None, 100 if max(seen_by_all) > 0.8 else None)
     _finish(axes, len(runs))
     return figure
+
+
+def _names_in(lines: int) -> float:
+    """What the names of the ``lines`` take above them, in inches; one has none."""
+    return lines * NAME_IN if lines > 1 else 0.0
 
 
 def _looks() -> Any:
@@ -62,4 +68,4 @@ def _looks() -> Any:
 def _finish(axes: Any, lines: int) -> None:
     axes.grid()
     if lines > 1:
-        axes.legend(loc="best")
+        axes.figure.legend(loc="outside upper left")  # names are long, and would hide what they name

@@ -20,6 +20,7 @@ from e2c_dl.report.plots.paper import INK, WIDTH_IN, every, literal, panels, sty
 ROW_IN, THIN_ROW_IN = 0.155, 0.09
 THICK_ROWS = 24  # more are drawn thin, and not all are named
 LABELS = 30
+NAME_CHARACTERS = 44  # of a run, beside the longest names of its workers
 MOST_MESSAGES = 400  # more make a grey of all lanes
 AROUND_IN = 0.42  # axis and its label
 LEGEND_IN = 0.18
@@ -99,8 +100,10 @@ def _rows(axes: Any, hosts: Sequence[str], name: str) -> None:
     axes.set_ylim(len(hosts) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    if name:
-        axes.set_ylabel(literal(name))
+    if name:  # across, for what `deploy` calls an archive is longer than a panel is high
+        shown = name if len(name) <= NAME_CHARACTERS else f"…{name[1 - NAME_CHARACTERS :]}"
+        above = {"xycoords": "axes fraction", "textcoords": "offset points", "xytext": (0, 2)}
+        axes.annotate(literal(shown), (0, 1), **above, ha="left", va="bottom")
 
 
 def _height(rows: int) -> float:
