@@ -177,7 +177,7 @@ class After(Hook):
             session.events.append((session.left, self._clock()))
             return
         watched = self._watched
-        if watched.within >= LOOKED_AT and not watched.outermost:
+        if watched.within == LOOKED_AT and not watched.outermost:
             outermost.inner.append(watched)  # not now: torch may be iterating over the hooks
 
 
