@@ -93,8 +93,10 @@ class Own:
             yield
 
     def _wrapping(self, wrap: Function) -> Function:
-        def around_timed(patches: Patches, owner: Any, name: str, around: Callable[[Function], Function]) -> None:
-            wrap(patches, owner, name, lambda original: self.around(name, original, around))
+        def around_timed(
+            patches: Patches, owner: Any, name: str, around: Callable[[Function], Function], *others: Any
+        ) -> None:
+            wrap(patches, owner, name, lambda original: self.around(name, original, around), *others)
 
         return around_timed
 
