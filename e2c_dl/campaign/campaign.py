@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2c_dl.archive import layout
-from e2c_dl.campaign import hidden
+from e2c_dl.campaign import causes, hidden
 from e2c_dl.campaign.causes import Event
 from e2c_dl.campaign.hosts import follow
 from e2c_dl.campaign.hosts.endings import HostWatch
@@ -80,7 +80,9 @@ class Campaign(Underway):
             late = f"{self.interrupts.first} came when training was over"
             return Interrupted(f"{late}: the run is whole in {self.archive_path}")
         # a stop by the user is no failure of a worker that it stopped
-        return first if first is None or self.cause is None or isinstance(first, Interrupted) else self.cause
+        if first is None or isinstance(first, Interrupted):
+            return first
+        return self.cause or causes.told(self.failures, self.events)[1]  # of an archive that is gone, what was seen
 
     @property
     def artifacts_dir(self) -> Path:

@@ -73,8 +73,9 @@ class Interrupts:
             yield
         finally:
             self._insists = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            self._arm()
+            if signal.getitimer(signal.ITIMER_REAL)[0] > Interrupted.again_s:  # else what was lost is about to come
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                self._arm()
 
     @contextmanager
     def put_off(self) -> Iterator[None]:

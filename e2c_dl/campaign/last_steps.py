@@ -151,9 +151,7 @@ def verify(campaign: Campaign) -> None:
 def close(campaign: Campaign) -> None:
     """Say how the run ended, analyse it, write the report, and seal the archive."""
     shutil.rmtree(campaign.fetch_dir, ignore_errors=True)  # of a release that failed: its links lead out of the archive
-    found = list(campaign.events)
-    _, campaign.cause = causes.told(campaign.failures, found)  # as far as is known where the archive is gone, too
-    left = open_archive(campaign.archive_path)
+    left, found = open_archive(campaign.archive_path), list(campaign.events)
     if campaign.launched:
         # A program of the user's says by its exit status alone how it ended, and the workflow's step fails with it.
         hosts = () if campaign.the_scenario.trained is None else campaign.the_scenario.topology.ranks

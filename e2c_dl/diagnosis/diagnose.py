@@ -70,27 +70,31 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     )
 
 
-def activity_of(archive: ReadArchive) -> Activity:
-    """The timeline of ``archive``'s run, and nothing else of its analysis. Raises: ArchiveError, AnalysisError."""
-    return from_trace(common_prefix(archive.trace()))
+def activity_of(trace: Trace) -> Activity:
+    """The timeline of ``trace``'s run, and nothing else of its analysis. Raises: AnalysisError."""
+    return from_trace(common_prefix(trace))
 
 
-def heat_in(archive: ReadArchive) -> Heat:
-    """The heat of ``archive``'s run, and nothing else of its analysis. Raises: as :func:`diagnose`."""
-    trace, _, reference = read_run(archive)
+def heat_in(archive: ReadArchive, trace: Trace) -> Heat:
+    """The heat of ``archive``'s run, which left ``trace``, and nothing else of its analysis.
+
+    Raises: as :func:`diagnose`.
+    """
+    _, _, reference = read_run(archive, trace)
     return heat_of(observe(trace, reference))
 
 
-def read_run(archive: ReadArchive) -> ReadRun:
+def read_run(archive: ReadArchive, trace: Trace | None = None) -> ReadRun:
     """The trace of ``archive``'s run, the scenario that it carried out, and what that designed.
 
-    A script's run, whose library hides its messages, carries out none: of one in its archive it has the links.
+    ``trace`` is loaded if not given. A script's run, whose library hides its messages, carries out no scenario: of one
+    in its archive it has the links.
 
     Raises: as :func:`diagnose`.
     """
     if not any(archive.host(host).recorded for host in archive.hosts):
         raise AnalysisError(f"{archive.path}: no worker left a trace, so there is nothing to analyse")
-    trace = archive.trace()
+    trace = trace or archive.trace()
     if of_library(trace):
         designed = None
         if (Place(archive.path) / layout.SCENARIO).exists():

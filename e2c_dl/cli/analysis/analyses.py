@@ -120,12 +120,13 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
     if kind in ("timeline", "heatmap"):
         if len(opened) > 1:
             raise click.UsageError(f"--figure {kind} shows one run; name one ARCHIVE")
-        damages = [damage(opened[0], opened[0].trace())]
         with underway(f"drawing {archives[0]}"):
+            trace = opened[0].trace()
             if kind == "timeline":
-                figure = lanes.timeline(activity_of(opened[0]), width, iterations)
+                figure = lanes.timeline(activity_of(trace), width, iterations)
             else:
-                figure = heat.heatmap(heat_in(opened[0]), width)
+                figure = heat.heatmap(heat_in(opened[0], trace), width)
+        damages = [damage(opened[0], trace)]
     else:
         draw = {"states": lanes.states, "cdf": curves.cdf, "time-to-accuracy": curves.time_to_accuracy}[kind]
         with underway("reading what the runs left"):

@@ -280,13 +280,12 @@ def _culprits(group: Group) -> tuple[str, ...]:
 def _slower(found: Sequence[Culprit]) -> str:
     slowdowns = [each.slowdown for each in found if each.slowdown > 1]
     if slowdowns:
-        return f"{_range(slowdowns)} × slower"
-    least, most = (formatting.seconds(end(each.stalled_s for each in found)) for end in (min, max))
-    return f"stalled for {least}" + (f" to {most}" if most != least else "")
+        return f"{_range(slowdowns, '{:.1f}'.format)} × slower"
+    return f"stalled for {_range([each.stalled_s for each in found], formatting.seconds)}"
 
 
-def _range(values: Sequence[float]) -> str:
-    least, most = f"{min(values):.1f}", f"{max(values):.1f}"
+def _range(values: Sequence[float], shown: Callable[[float], str]) -> str:
+    least, most = shown(min(values)), shown(max(values))
     return least if least == most else f"{least} to {most}"
 
 

@@ -45,10 +45,6 @@ class Parallel:
         self.prepared: bool | None = None  # for reducing, by the newest forward that keeps gradients; None: nobody saw
         self.attach()
 
-    @property
-    def gone(self) -> bool:
-        return self._module() is None
-
     def attach(self) -> None:
         """Ask its parameters, from the beginning."""
         self._passes, self._newest = 0, {}
@@ -114,7 +110,6 @@ def install(tracer: Tracer, patches: Patches) -> None:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
             tracer.sign().hooked("DistributedDataParallel")
-            backward.reducing[:] = [each for each in backward.reducing if not getattr(each, "gone", False)]
             modules[self] = Parallel(self, tracer, backward)
             weakref.finalize(self, _leave, backward.reducing, modules[self]).atexit = False
             buffers.pop(id(self), None)  # another's, which is gone
