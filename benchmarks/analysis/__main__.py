@@ -16,7 +16,7 @@ MILLION_S, TEN_MILLION_S, THOUSAND_RANKS_S = 2.0, 20.0, 60.0
 MOST_BYTES = 4 * 2**30
 LINEAR = 1.5  # times as long per span, at most, where there are ten times as many
 RANKS, MANY_RANKS = 60, 1000
-SLOWED = 8
+SLOWED = 8  # iterations at least of a run with somebody slow: of fewer nobody is judged
 BAR = "1 million spans in 2 s, 10 million in 20 s and 4 GiB, 1,000 ranks in 60 s; per span at most 1.5 times as long"
 
 
@@ -52,7 +52,7 @@ def main(*, iterations: int, ranks: int, repeats: int, write: bool) -> None:
     lengths = (max(1, iterations // 10), iterations, 10 * iterations)
     cases = [Case(strategy="allreduce", ranks=RANKS, iterations=length) for length in lengths]
     cases.append(Case(strategy="exchange", ranks=ranks, iterations=max(3, iterations * 6)))
-    slowed = max(SLOWED, iterations)  # fewer would not be judged
+    slowed = max(SLOWED, iterations)
     cases += [Case(strategy="allreduce", ranks=RANKS, iterations=slowed, departs=kind) for kind in TIMES_SLOWER]
     measured = [measure(case, repeats) for case in cases]
     text = table(measured)
