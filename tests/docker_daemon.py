@@ -1,7 +1,8 @@
 """A docker daemon for tests: the machine's own if it answers, else one of our own that ends with the tests.
 
 Our own keeps its images outside the checkout, in a place named after the image's version: so the image is built once.
-It has no bridge and no firewall rules of its own: it must not change what else runs on this machine.
+It has no bridge and no firewall rules of its own: it must not change what else runs on this machine. Another daemon may
+have left a firewall that drops what bridges forward; ours has none of it look at bridges while it runs.
 """
 
 import fcntl
@@ -24,6 +25,7 @@ from e2c_dl.testbeds.this_machine import probes as machine
 
 _QUIET = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false")
 _READY_S = 60
+_FILTERED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")  # not there: nothing filters what bridges forward
 
 
 @contextmanager
@@ -84,13 +86,27 @@ def _started(data: Path, place: Path) -> Iterator[None]:
             assert daemon.poll() is None and time.monotonic() < deadline_s, (place / "log").read_text()[-2000:]
             time.sleep(0.1)  # polling another program
         _without_remains()
-        yield
+        with _unfiltered():
+            yield
     finally:
         daemon.terminate()
         daemon.wait(_READY_S)
         for line in Path("/proc/self/mounts").read_text().splitlines():
             if line.split()[1].startswith(f"{place}/"):
                 subprocess.run(["umount", line.split()[1]], check=True)
+
+
+@contextmanager
+def _unfiltered() -> Iterator[None]:
+    """While in it, containers of one network reach each other, whatever the firewall says of what is forwarded."""
+    before = _FILTERED.read_text() if _FILTERED.exists() else None
+    if before is not None:
+        _FILTERED.write_text("0")
+    try:
+        yield
+    finally:
+        if before is not None:
+            _FILTERED.write_text(before)
 
 
 def _without_remains() -> None:

@@ -58,7 +58,7 @@ def test_ctrl_c_when_training_is_over_leaves_a_whole_run_and_begins_no_other(sta
     assert run.ended() == 130, run.said
     told = facts(tmp_path / "a/repeat-1")
     assert (told["outcome"], told["facts"]["ended_with"]["exit_code"]) == ("finished", 130)
-    assert told["what_happened"] == [LATE]
+    assert told["what_happened"] == [f"SIGINT {LATE}"]
     assert verify(tmp_path / "a/repeat-1") == () and (tmp_path / "a/repeat-1/report.json").is_file()
     assert not (tmp_path / "a/repeat-2").exists()
     nothing_left(run.run_id)

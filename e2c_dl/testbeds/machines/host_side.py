@@ -237,7 +237,7 @@ def end_processes(run: str, run_dir: str) -> list[str]:
             sys.exit(f"cannot be killed: process {', '.join(map(str, sorted(found)))}")
         if waited_s < TIDY_WITHIN_S:
             found = {pid for pid in found if f"{run_dir}/ansible/" not in content(f"/proc/{pid}/cmdline")}
-        for pid in found:
+        for pid in sorted(found):  # who began the others goes first, and begins no more
             removed[pid] = f"process {pid} ({content(f'/proc/{pid}/comm')})"
             try:
                 os.kill(pid, signal.SIGKILL)  # by pid: pidfd_open is of Python 3.9, and 3.7 may be all there is
