@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from e2c_dl.tracing.lane import Told
 
+UNCOUNTED: Sequence[Told] = (({},),)
+"""``passed`` while a backward is under way, until something is counted meanwhile."""
+
 
 class Numbers:
     """Counts collectives group by group; -2 is the group of all ranks."""

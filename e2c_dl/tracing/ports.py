@@ -1,7 +1,8 @@
 """What the ports of a traced rank's host count while its script trains: ``ports`` of facts.json.
 
 Sockets tell what TCP carried; ports tell what went past it (RDMA), though not to whom. Looked at when ranks have met,
-every ten seconds, which is what a kill costs, and at the end: see :mod:`e2c_dl.trace.propagation.ports`.
+every minute, which is what a kill costs (each look takes a millisecond), and at the end: see
+:mod:`e2c_dl.trace.propagation.ports`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from e2c_dl.trace.propagation.ports import PortTally
 from e2c_dl.tracing.rendezvous import Ranks
 from e2c_dl.tracing.samplers import Recording
 
-EVERY_S = 10.0
+EVERY_S = 60.0
 
 
 class Ports:

@@ -99,7 +99,8 @@ class Reducing(Protocol):
     def begins(self, session: Session) -> Told:
         """A pass begins, which may be its own; what is to be known of it, times being filled in until it ends.
 
-        Once it has ended caches are cold, so that all is made now. It is its own pass if there are times then.
+        Once it has ended caches are cold, so that all is made now. It is its own pass if there are times then, and it
+        is reduced if there are bytes.
         """
         ...
 
@@ -110,8 +111,16 @@ class Backward:
     def __init__(self) -> None:
         self.reducing: list[Reducing] = []
         self.under_way = False
-        self.then: list[Callable[[], None]] = []  # to be done once the pass under way is over, as seldom happens
+        self.unsure: list[Callable[[], None]] = []  # decide, once the pass under way is over, whether it was reduced
+        self.then: list[Callable[[], None]] = []  # to be done after that, as seldom happens
         self._count = 0  # of passes before there was a session
+
+    def numbered(self, session: Session, passes: Sequence[Told]) -> list[Told]:
+        """The ``passes`` that are over, with numbers of ``session``'s, and those decided that were unsure."""
+        unsure, self.unsure = self.unsure, []
+        for decide in unsure:
+            decide()
+        return session.numbered(passes)
 
     def do_then(self) -> None:
         acts, self.then = self.then, []
@@ -128,6 +137,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
     """Hook torch.autograd.backward, which Tensor.backward calls."""
     from torch import autograd
 
+    from e2c_dl.tracing.numbers import UNCOUNTED
     from e2c_dl.tracing.session import MANY_EVENTS, Session
 
     backward, clock = backward_of(tracer), Session.clock
@@ -149,6 +159,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             passes = []
             for each in backward.reducing:
                 passes.append(each.begins(session))  # noqa: PERF401  # one frame less, see Session
+            session.passed = UNCOUNTED
             left, stepless = session.left, not tracer.steps
             events.append((session.began_backward, clock()))
             backward.under_way = True
@@ -157,8 +168,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
             finally:
                 end_ns = clock()
                 backward.under_way = False
-                if passes:
-                    passes = session.numbered(passes)
+                if session.passed is not UNCOUNTED or len(passes) > 1 or backward.unsure:  # seldom, as it costs
+                    passes = backward.numbered(session, passes)
                 session.passed = passes
                 events.append((left, end_ns, passes))
                 if backward.then:

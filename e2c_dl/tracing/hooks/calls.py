@@ -1,10 +1,18 @@
-"""Calls under way: torch's hooks are told where a call begins, but not that it was left by whatever it raised."""
+"""Calls under way: torch's hooks are told where a call begins, but not that it was left by whatever it raised.
+
+And those that torch.compile makes of a script's: it looks into hooks, too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import FrameType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from e2c_dl.tracing.hooks.patches import Function, Patches
+
+if TYPE_CHECKING:
+    from e2c_dl.tracing.tracer import Tracer
 
 
 def under_way(hooked: FrameType, most: int) -> int:
@@ -16,6 +24,46 @@ def under_way(hooked: FrameType, most: int) -> int:
     while frame is not None and found < most:
         found += frame.f_code is code
         frame = frame.f_back
+    return found
+
+
+class Compiling:
+    """Whether torch.compile looks at who asks, instead of running it: then hooks do nothing.
+
+    As long as nothing is compiled at all a built-in says no: each function of Python's costs some 2 us where hooks run.
+    """
+
+    def __init__(self) -> None:
+        self.looks: Callable[[], bool] = bool
+        self._watched = False
+
+    def watch(self, eval_frame: Any) -> None:
+        """Learn when something is compiled, for good: also what is compiled while other hooks are away."""
+        if self._watched:
+            return
+        self._watched = True
+        context = getattr(eval_frame, "OptimizeContext", None)  # a name of torch's own
+        if context is None:
+            self._begin()
+        else:
+            Patches().wrap(context, "__init__", self._beginning)
+
+    def _beginning(self, original: Function) -> Function:
+        def init(*args: Any, **kwargs: Any) -> None:
+            self._begin()
+            original(*args, **kwargs)
+
+        return init
+
+    def _begin(self) -> None:
+        import torch
+
+        self.looks = torch.compiler.is_dynamo_compiling  # a third of what is_compiling costs
+
+
+def compiling_of(tracer: Tracer) -> Compiling:
+    """The one of ``tracer``."""
+    found: Compiling = tracer.parts.setdefault("compiling", Compiling())
     return found
 
 

@@ -23,7 +23,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.hooks.calls import under_way
+from e2c_dl.tracing.hooks.calls import compiling_of, under_way
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Outermost:
         self.depth = 0
         self.inner: list[Watched] = []  # only ever called within others
         self.grad_enabled = torch.is_grad_enabled
-        self.is_compiling = torch.compiler.is_dynamo_compiling  # a third of what is_compiling costs
+        self.compiling = compiling_of(tracer)
 
     def watch(self, module: Any) -> None:
         """Hook ``module``, if it is not yet."""
@@ -121,7 +121,7 @@ class Hook:
         from e2c_dl.tracing.session import MANY_EVENTS, Session
 
         self._outermost, self._watched = outermost, watched
-        self._is_compiling = outermost.is_compiling
+        self._compiling = outermost.compiling
         self._clock, self._many = Session.clock, MANY_EVENTS
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -132,7 +132,7 @@ class Before(Hook):
     """A call begins."""
 
     def __call__(self, module: Any, *_: Any) -> None:
-        if self._is_compiling():
+        if self._compiling.looks():
             return
         outermost, watched = self._outermost, self._watched
         session = outermost.tracer.session
@@ -166,7 +166,7 @@ class After(Hook):
     """It ends."""
 
     def __call__(self, *_: Any) -> None:
-        if self._is_compiling():
+        if self._compiling.looks():
             return
         outermost = self._outermost
         session = outermost.tracer.session
@@ -193,7 +193,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
     def seen(original: Function) -> Function:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             # Dynamo itself asks, too: hooks of then would be in its guards, and every torch.save compile anew.
-            if not outermost.is_compiling() and compilation() is None:
+            if not outermost.compiling.looks() and compilation() is None:
                 outermost.watch(self)
             return original(self, *args, **kwargs)
 
@@ -246,9 +246,11 @@ def _others(hooks: Mapping[int, Any], ours: Collection[int]) -> dict[int, Any]:
 
 
 def install_compiled(tracer: Tracer, patches: Patches) -> None:
-    """Watch what torch.compile makes of a module."""
+    """Watch what torch.compile makes of a module; hooks ask whether it looks at them once anything is compiled."""
+    from torch._dynamo import eval_frame
     from torch._dynamo.eval_frame import OptimizedModule
 
+    compiling_of(tracer).watch(eval_frame)
     patches.wrap(OptimizedModule, "__init__", _watching(outermost_of(tracer), COMPILED))
 
 

@@ -10,11 +10,12 @@ over. Where it does not answer, nobody knows which of the others' collectives th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Collective
 from e2c_dl.tracing.hooks.backward import LEARNING, Backward, Readiness, Reducing, backward_of
+from e2c_dl.tracing.hooks.calls import compiling_of
 from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
@@ -42,7 +43,6 @@ class Parallel:
         self._group = number_of(module.process_group)
         self._passes = 0  # that it reduced, as far as it learns
         self._newest: dict[int, int] = {}  # times of the newest pass, if that is reduced: not counted yet
-        self.prepared: bool | None = None  # for reducing, by the newest forward that keeps gradients; None: nobody saw
         self.attach()
 
     def attach(self) -> None:
@@ -51,20 +51,41 @@ class Parallel:
         self._watch()
 
     def begins(self, session: Session) -> Told:
-        """Its forward has said whether this pass is reduced: what DDP itself goes by."""
+        """Its newest forward has said that this pass is reduced, or that it may not be."""
         readiness, module = self.readiness, self._module()
         at_ns: dict[int, int] = {}
         readiness.at_ns = at_ns
-        if module is None or not self._is_reduced(module):
+        if module is None:
             return (at_ns,)
+        if not module.require_forward_param_sync:
+            return at_ns, self._unsure(module, at_ns), self._group, session.seqs.get(self._group, 0)
         if self._passes <= LEARNING:
             self._learn()
             self._newest = at_ns
         return at_ns, readiness.nbytes, self._group, session.seqs.get(self._group, 0)
 
-    def _is_reduced(self, module: Any) -> bool:
-        """What DDP itself says is of the newest forward, which may keep no gradients: it is asked in between."""
-        return bool(module.require_forward_param_sync if self.prepared is None else self.prepared)
+    def _unsure(self, module: Any, at_ns: dict[int, int]) -> list[int]:
+        """Bytes of each bucket, once the pass is over, if it is reduced.
+
+        DDP's own word is of the newest forward, which may have kept no gradients, a forward of this pass having done
+        so before. Its reducer notes when each gradient was ready that it reduces.
+        """
+        nbytes: list[int] = []
+        noted = getattr(module.reducer, "get_backward_stats", None)
+        if noted is None:
+            return nbytes
+        before = noted()
+
+        def decide() -> None:
+            if noted() == before:
+                return
+            nbytes.extend(self.readiness.nbytes)
+            if self._passes <= LEARNING:
+                self._learn()
+                self._newest = at_ns
+
+        self._backward.unsure.append(decide)
+        return nbytes
 
     def _learn(self) -> None:
         """Count the pass before, if it was its own; with the second DDP has ordered its buckets anew."""
@@ -104,22 +125,21 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     backward = backward_of(tracer)
     buffers: dict[int, Buffers] = {}  # by module's id: asked once, since a model may have many
-    modules: weakref.WeakKeyDictionary[Any, Parallel] = tracer.parts.setdefault("ddp", weakref.WeakKeyDictionary())
+    modules: dict[int, Parallel] = tracer.parts.setdefault("ddp", {})  # by id: a weak one's key costs 5 us each time
 
     def built(original: Function) -> Function:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
             tracer.sign().hooked("DistributedDataParallel")
-            modules[self] = Parallel(self, tracer, backward)
-            weakref.finalize(self, _leave, backward.reducing, modules[self]).atexit = False
+            modules[id(self)] = parallel = Parallel(self, tracer, backward)
+            weakref.finalize(self, _leave, modules, id(self), backward.reducing).atexit = False
             buffers.pop(id(self), None)  # another's, which is gone
-            backward.reducing.append(modules[self])
+            backward.reducing.append(parallel)
 
         return init
 
     patches.wrap(DistributedDataParallel, "__init__", built)
     patches.wrap(DistributedDataParallel, "_sync_buffers", _synchronized(tracer, buffers))
-    patches.wrap(DistributedDataParallel, "_post_forward", _prepared(modules))
     for parallel in modules.values():
         parallel.attach()
         backward.reducing.append(parallel)
@@ -132,42 +152,24 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.on_undo(undo)
 
 
-def _leave(reducing: list[Reducing], one: Parallel) -> None:
-    """The module of ``one`` is gone: so are its parameters, if the script has them no more."""
+def _leave(modules: dict[int, Parallel], key: int, reducing: list[Reducing]) -> None:
+    """The module of ``key`` is gone: so are its parameters, if the script has them no more."""
+    one = modules.pop(key)
     one.readiness.leave()
     if one in reducing:
         reducing.remove(one)
 
 
-def _prepared(modules: Mapping[Any, Parallel]) -> Callable[[Function], Function]:
-    import torch
-
-    is_compiling, grad_enabled = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
-
-    def prepared(original: Function) -> Function:
-        def post_forward(self: Any, output: Any) -> Any:
-            if not is_compiling() and grad_enabled():
-                parallel = modules.get(self)
-                if parallel is not None:
-                    parallel.prepared = self.require_backward_grad_sync
-            return original(self, output)
-
-        return post_forward
-
-    return prepared
-
-
 def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Function], Function]:
-    import torch
 
     from e2c_dl.tracing.session import Session
 
-    is_compiling, clock, broadcast = torch.compiler.is_dynamo_compiling, Session.clock, Collective.BROADCAST
+    compiling, clock, broadcast = compiling_of(tracer), Session.clock, Collective.BROADCAST
 
     def synchronized(original: Function) -> Function:
         def sync_buffers(self: Any) -> Any:
             session = tracer.session
-            if session is None or is_compiling():
+            if session is None or compiling.looks():
                 return original(self)
             known = buffers.get(id(self))
             if known is None or known[0] != len(self.modules_buffers):
