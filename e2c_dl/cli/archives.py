@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from e2c_dl.cli.options import ARCHIVE, PATH, absolute, as_json, one_of
 from e2c_dl.cli.telling.progress import underway
@@ -96,6 +97,9 @@ def export(archive: Path, form: str, output: Path | None, tracking_uri: str | No
     from e2c_dl.archive.read import open_archive
     from e2c_dl.trace.export import formats
 
+    typed = click.get_current_context().get_parameter_source("tracking_uri") is ParameterSource.COMMANDLINE
+    if typed and (form != "mlflow" or output):
+        raise click.UsageError("--tracking-uri is of --format mlflow, and without --output; leave one of them out")
     read = open_archive(archive)
     suffix = FORMATS[form].suffix if form in FORMATS else f".{form}"
     target = output or Path(os.path.abspath(archive) + suffix)  # not in it: a sealed archive knows its files

@@ -12,6 +12,7 @@ from rich.text import Text
 from e2c_dl import formatting
 from e2c_dl.diagnosis.comparing.compare import Comparison, Contrast, Difference, Metric
 from e2c_dl.diagnosis.states import State
+from e2c_dl.report.terminal import add_names
 
 ROWS = 24
 """Hosts in a table, those first whose time changed most; --json has all."""
@@ -99,15 +100,15 @@ def _sentence(difference: Difference) -> str:
 def _states(contrast: Contrast) -> Table:
     """Seconds per iteration, the baseline's and this group's, of the hosts that changed most."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
-    table.add_column("per iteration")
-    for state in State:
-        table.add_column(state.value, justify="right")
-
     changed = {
         host: sum(abs(after - before) for before, after in states.values())
         for host, states in contrast.states_s.items()
     }
-    for host in sorted(changed, key=changed.__getitem__, reverse=True)[:ROWS]:
+    shown = sorted(changed, key=changed.__getitem__, reverse=True)[:ROWS]
+    add_names(table, "per iteration", shown)
+    for state in State:
+        table.add_column(state.value, justify="right")
+    for host in shown:
         states = contrast.states_s[host]
         pairs = (f"{formatting.seconds(before)} -> {formatting.seconds(after)}" for before, after in states.values())
         table.add_row(_visible(host), *pairs)

@@ -5,7 +5,7 @@ Good in colour and without: tables have no frames, so that logs and pipes get pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", word
 UNUSED_LINKS = (
     6  # as many links that training did not use are listed at most: of those as asked for none, if it used any
 )
+NAME_WIDTH = 32  # of a terminal's 80 or more
 TABLE_WORKERS = 40  # a screenful; the page has all
 CHANGES = 20  # lines about what changed
 ASIDES = 5  # lines about departures that cost next to nothing
@@ -108,7 +109,7 @@ def states(report: Report) -> Table:
     """Seconds and share of each state, a row per worker in rank order; the slowest to compute first if too many."""
     culprits = {each.src for each in report.blamed if each.kind is ElementKind.HOST}
     table = _table("Where the time went")
-    table.add_column("worker", no_wrap=True)
+    add_names(table, "worker", (host.host for host in report.hosts[:TABLE_WORKERS]))
     for state in State:
         table.add_column(state.value, justify="right", overflow="fold")
     table.add_column("compute / iteration", justify="right", overflow="fold")
@@ -141,10 +142,10 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
     used = [row for row in rows if row.used]
     others = [row for row in rows if not row.used]
     table = _table("Links")
-    table.add_column("link", no_wrap=True)
+    shown = [*used, *[row for row in others if row.deviates][:UNUSED_LINKS]] or others[:UNUSED_LINKS]
+    add_names(table, "link", (f"{row.src} -> {row.dst}" for row in shown))
     for name in ("designed", "requested", "measured", "used", "round trip requested", "measured"):
         table.add_column(name, justify="right", overflow="fold")
-    shown = [*used, *[row for row in others if row.deviates][:UNUSED_LINKS]] or others[:UNUSED_LINKS]
     for row in shown:
         table.add_row(
             Text(f"{row.src} -> {row.dst}"),  # as Text: in a str, rich takes brackets for markup
@@ -160,6 +161,12 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
     if hidden > 0:
         table.caption = f"... and {formatting.count(hidden, 'link')} more that training did not use, on the page"
     return table
+
+
+def add_names(table: Table, title: str, names: Iterable[str]) -> None:
+    """A first column, for hosts or links: whole, unless one is so long that figures would have no room beside it."""
+    long = max((len(name) for name in names), default=0) > NAME_WIDTH
+    table.add_column(title, no_wrap=not long, max_width=NAME_WIDTH if long else None, overflow="fold")
 
 
 def _table(title: str) -> Table:

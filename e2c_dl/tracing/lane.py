@@ -21,8 +21,8 @@ from e2c_dl.trace.recording.recorder import Row
 
 SHORTEST_NS = 2_000
 DEEPEST = 64  # no script nests phases so: what raised has left them open
-_FORWARD, _BACKWARD, _ITERATION, _COLLECTIVE, _AWAIT = (
-    Phase.FORWARD, Phase.BACKWARD, Phase.ITERATION, Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE,
+_DATA, _FORWARD, _BACKWARD, _ITERATION, _COLLECTIVE, _AWAIT = (
+    Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.ITERATION, Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE,
 )  # fmt: skip  # asking the enum takes 0.1 us
 _PLAIN = 3  # of an event: a method, when, a phase
 _ALL_REDUCE = Collective.ALL_REDUCE
@@ -76,13 +76,14 @@ class Lane:
 
     def tell(self, events: Iterable[Event]) -> None:
         """What happened, in its order."""
-        entered, left, backward, opened, rows = self.entered, self.left, self.began_backward, self._open, self.rows
+        entered, left, closed, backward = self.entered, self.left, self.closed, self.began_backward
+        opened, rows = self._open, self.rows
         begun: Event | None = None  # outside of any phase, and nothing has happened since
         for event in events:
             told = event[0]
             if begun is None:
                 pass
-            elif told is not left:
+            elif told is not left and told is not closed:
                 begun[0](*begun[1:])
                 begun = None
             elif begun[0] is backward:
@@ -108,7 +109,7 @@ class Lane:
     def enter(
         self, now_ns: int, phase: Phase, bucket: int = -1, seq: int = -1, peer_task: int = -2, bounded: bool = False
     ) -> None:
-        """``phase`` begins; if it is ``bounded``, :meth:`close` will end it."""
+        """``phase`` begins; if it is ``bounded``, as DATA is, :meth:`close` will end it."""
         if phase is _FORWARD:
             self._forwarded = True
         goes_on = False
@@ -117,14 +118,14 @@ class Lane:
                 self._open.clear()
             elif not (goes_on := self._open[-1].phase is phase):
                 self._interrupt(now_ns)
-        self._open.append(Open(phase, now_ns, bucket, seq, peer_task, None, bounded, goes_on))
+        self._open.append(Open(phase, now_ns, bucket, seq, peer_task, None, bounded or phase is _DATA, goes_on))
 
     def backward(self, now_ns: int) -> None:
-        """BACKWARD begins; where no forward was seen, FORWARD is what lies between the last phase and it."""
+        """BACKWARD begins, and is bounded; where no forward was seen, FORWARD is between the last phase and it."""
         if not self._forwarded:
             self._infer(now_ns)
         self._interrupt(now_ns)
-        self._open.append(Open(_BACKWARD, now_ns, pieces=[]))
+        self._open.append(Open(_BACKWARD, now_ns, pieces=[], bounded=True))
 
     def leave(self, now_ns: int, passes: Sequence[Told] = ()) -> None:
         """The innermost phase ends; ``passes`` are those of a BACKWARD."""
@@ -140,12 +141,12 @@ class Lane:
         if self._open:
             self._go_on(now_ns)
 
-    def close(self, now_ns: int) -> None:
-        """The innermost bounded phase ends; what is open within it has raised, nobody knows when, and is left out."""
+    def close(self, now_ns: int, passes: Sequence[Told] = ()) -> None:
+        """As :meth:`leave`, of the innermost bounded phase; what is open within it has raised, and is left out."""
         bounded = [place for place, each in enumerate(self._open) if each.bounded]
         if bounded:
             self._keep(now_ns, self._open[: bounded[-1] + 1])
-        self.leave(now_ns)
+        self.leave(now_ns, passes)
 
     def abandon(self, now_ns: int, phases: Sequence[Phase], still: int = 0) -> None:
         """Of ``phases`` only the ``still`` outermost go on: others have raised, and what is within them is left out.

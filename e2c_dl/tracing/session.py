@@ -55,7 +55,7 @@ class Session(Numbers):
         self.limited, self.hooked, self.wrote = self.said.limited, self.said.hooked, self.said.wrote
         self.lane = Lane(self.limited)  # told of events by the thread that writes
         self.entered, self.left, self.began_backward = self.lane.entered, self.lane.left, self.lane.began_backward
-        self.awaited, self.awaited_all, self._closed = self.lane.awaited, self.lane.awaited_all, self.lane.closed
+        self.awaited, self.awaited_all, self.closed = self.lane.awaited, self.lane.awaited_all, self.lane.closed
         self._over, self._begun = partial(self.lane.iterate, ended=True), partial(self.lane.iterate, ended=False)
         self.errands = Errands()
         self.iteration = -1  # the one under way
@@ -150,7 +150,7 @@ class Session(Numbers):
     def leave(self) -> int:
         """What was entered last ends now, whatever was raised within; says when that is."""
         now_ns = self.clock()
-        self.events.append((self._closed, now_ns))
+        self.events.append((self.closed, now_ns))
         return now_ns
 
     def note(self, *event: Any) -> None:

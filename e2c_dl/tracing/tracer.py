@@ -49,7 +49,7 @@ class Tracer:
                 atexit.register(self.end)
                 self._watch_failures()
             if self._left is None or not self._left.still_active():  # a child of multiprocessing has left it out
-                self._left = util.Finalize(None, self.end, exitpriority=100)  # and leaves without atexit
+                self._left = util.Finalize(None, self._leave, exitpriority=100)  # and leaves without atexit
             for sentence in self._limitations:
                 self.session.limited(sentence)
         return self.session
@@ -95,6 +95,15 @@ class Tracer:
         if self.session is not None:
             self.session.end(self._failure)
 
+    def _leave(self) -> None:
+        """A child of multiprocessing ends; what it raised is told to nobody before."""
+        error = sys.exc_info()[1]
+        if isinstance(error, SystemExit) and error.code and error.__context__ is not None:
+            error = error.__context__  # torch's spawn hands it to the parent, and exits
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            self._failure = _told(error)
+        self.end()
+
     def _install(self, install: Install) -> None:
         patches = Patches()
         install(self, patches)
@@ -104,8 +113,7 @@ class Tracer:
         before = sys.excepthook
 
         def told(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-            lines = str(error).splitlines()
-            self._failure = f"{kind.__name__}: {lines[0]}" if lines else kind.__name__
+            self._failure = _told(error)
             before(kind, error, traceback)
 
         sys.excepthook = told
@@ -116,6 +124,11 @@ class Tracer:
         self.session.abandon()
         if not self.session.opened:
             self.session = None
+
+
+def _told(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 Install = Callable[[Tracer, Patches], None]

@@ -98,6 +98,7 @@ def _plain(found: Ranking) -> dict[str, object]:
         "ranking": [row.plain() for row in found.rows],
         "own": None if found.own is None else found.own.plain(),
         "problems": found.problems,
+        "currency": found.currency,
     }
 
 
@@ -138,7 +139,8 @@ def _table(found: Ranking) -> Table:
     columns = [each for each in _COLUMNS if any(_COLUMNS[each](row) is not None for row in rows)]
     table = Table(box=None, pad_edge=False)
     for title in ("", "strategy", *columns):
-        table.add_column(title, justify="left" if title in ("", "strategy") else "right")
+        currency = f" ({found.currency})" if title == MONEY and found.currency else ""
+        table.add_column(title + currency, justify="left" if title in ("", "strategy") else "right")
     for row in rows:
         told = [_COLUMNS[each](row) or "-" for each in columns]
         table.add_row(str(found.rows.index(row) + 1), str(row.candidate), *told)
@@ -168,11 +170,12 @@ def _number(value: float | None, form: str) -> str | None:
     return None if value is None else format(value, form)
 
 
+MONEY = "money"
 _COLUMNS: Mapping[str, Callable[[Row], str | None]] = {
     "time to the same loss": _to_loss,
     "time to the same samples": _time,
     "sent": _size,
-    "money": lambda row: _number(row.cost, ".4g"),
+    MONEY: lambda row: _number(row.cost, ".4g"),
     "evenly busy": lambda row: _number(row.evenly_busy, ".2f"),
     "loss": lambda row: _number(row.loss, ".3f"),
     "accuracy": lambda row: _number(row.accuracy, ".1%"),

@@ -82,6 +82,8 @@ def compare(
 
     if archives and groups:
         raise click.UsageError("ARCHIVEs and --group exclude each other; name groups alone, or archives alone")
+    if accuracy is not None and metrics and "time-to-accuracy" not in metrics:
+        raise click.UsageError("--accuracy is of --metric time-to-accuracy; name that metric, too, or none")
     if len({text.partition("=")[0] for text in groups}) < len(groups):
         raise click.UsageError("--group: two have one name; give each its own")
     named = [_group(text) for text in groups] or list(zip(_names(archives), ([path] for path in archives), strict=True))
@@ -104,8 +106,8 @@ def compare(
 @click.option("--figure", "kind", type=click.Choice(FIGURES), required=True, help="What to draw.")
 @click.option("--out", type=PATH, required=True, help="The file to write: .pdf, .svg or .png.")
 @click.option("--width", type=FiniteRange(2, 12), default=3.33, show_default=True, help="Inches; 7 are two columns.")
-@click.option("--iterations", type=click.IntRange(1), default=3, show_default=True, help="Of a timeline.")
-def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterations: int) -> None:
+@click.option("--iterations", type=click.IntRange(1), help="Of a timeline [default: 3].")
+def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterations: int | None) -> None:
     """Draw a figure for a paper: one column wide, vector, no title, safe for colour-blind readers.
 
     states, cdf and time-to-accuracy take several ARCHIVEs, timeline and heatmap one.
@@ -115,6 +117,8 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
     from e2c_dl.diagnosis.diagnose import activity_of, heat_in
     from e2c_dl.report.plots import curves, heat, lanes, paper
 
+    if iterations is not None and kind != "timeline":
+        raise click.UsageError("--iterations is of --figure timeline; the others show all of them")
     paper.check(out)
     opened = [open_archive(path) for path in archives]
     if kind in ("timeline", "heatmap"):
@@ -123,7 +127,7 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
         with underway(f"drawing {archives[0]}"):
             trace = opened[0].trace()
             if kind == "timeline":
-                figure = lanes.timeline(activity_of(trace), width, iterations)
+                figure = lanes.timeline(activity_of(trace), width, iterations or 3)
             else:
                 figure = heat.heatmap(heat_in(opened[0], trace), width)
         damages = [damage(opened[0], trace)]

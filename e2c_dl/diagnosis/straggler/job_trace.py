@@ -26,9 +26,11 @@ from e2c_dl.diagnosis.model import some
 from e2c_dl.diagnosis.straggler.job_steps import COMPUTING, KINDS, TRANSFERS, Join, Op, dependencies
 from e2c_dl.diagnosis.straggler.metrics import Operations
 from e2c_dl.diagnosis.straggler.precedence import Floats, Longs, Precedence
-from e2c_dl.errors import AnalysisError
+from e2c_dl.errors import AnalysisError, NoArchive
 
-WHOLE = ("dp_rank", "stage", "rank", "step", "seq_id", "mc", "gmc")
+CHUNKS = ("mc", "gmc")
+WHOLE = ("dp_rank", "stage", "rank", "step", "seq_id", *CHUNKS)
+MOST_NUMBER = 1 << 53  # whole numbers up to it are exact however they are written
 TIMES = ("start_ts", "duration")
 COLUMNS = (*WHOLE, *TIMES, "optype")
 IMPOSSIBLE_S = 0.01
@@ -54,7 +56,7 @@ class _Job:
 def read_job_trace(path: Path) -> Operations:
     """The operations that the Parquet file at ``path`` holds.
 
-    Raises: ArchiveError, if it cannot be read; AnalysisError, if it is no such trace.
+    Raises: ArchiveError, if it cannot be read; NoArchive, if it is no Parquet; AnalysisError, if it is no such trace.
     """
     columns = _columns(path)
     codes, names = columns["optype"]
@@ -82,20 +84,43 @@ def _columns(path: Path) -> dict[str, Any]:
             table = file.read(columns=list(COLUMNS))
         except (OSError, ValueError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]
-            raise AnalysisError(
-                f"{path}: cannot be read as Parquet: {reason}; name an archive or a job trace"
-            ) from error
+            raise NoArchive(f"{path}: cannot be read as Parquet: {reason}; name an archive or a job trace") from error
     # Where an operation is of no chunk, some write nothing.
-    table = table.set_column(table.column_names.index("mc"), "mc", table.column("mc").fill_null(-1))
-    table = table.set_column(table.column_names.index("gmc"), "gmc", table.column("gmc").fill_null(-1))
+    for name in CHUNKS:
+        kind = table.column(name).type
+        if pa.types.is_signed_integer(kind) or pa.types.is_floating(kind):
+            table = table.set_column(table.column_names.index(name), name, table.column(name).fill_null(-1))
     if not table.num_rows or any(table.column(name).null_count for name in COLUMNS):
         raise AnalysisError(f"{path}: no job trace: it is empty, or a value is missing in it; record it anew")
-    columns: dict[str, Any] = {name: table.column(name).to_numpy().astype(np.int64) for name in WHOLE}
-    columns |= {name: table.column(name).to_numpy() for name in TIMES}  # in their own precision
+    columns: dict[str, Any] = {name: _whole(table.column(name).to_numpy(), name, path) for name in WHOLE}
+    columns |= {name: _seconds(table.column(name).to_numpy(), name, path) for name in TIMES}
+    if not 0 <= columns["stage"].min() <= columns["stage"].max() < table.num_rows:
+        raise AnalysisError(
+            f"{path}: no job trace: stages are numbered from 0, and each has operations; record it anew"
+        )
+    if columns["duration"].min() < 0 or not columns["duration"].any():
+        raise AnalysisError(f"{path}: no job trace: a duration is below 0, or all of them are 0; record it anew")
     kinds = table.column("optype").combine_chunks()
     kinds = kinds if pa.types.is_dictionary(kinds.type) else kinds.dictionary_encode()
     columns["optype"] = kinds.indices.to_numpy().astype(np.int64), tuple(kinds.dictionary.to_pylist())
     return columns
+
+
+def _whole(values: npt.NDArray[Any], name: str, path: Path) -> Longs:
+    """The numbers of column ``name``; none of its chunk, -1, is NaN where others are read through pandas."""
+    if values.dtype.kind == "f" and name in CHUNKS:
+        values = np.where(np.isnan(values), -1.0, values)
+    whole = values.dtype.kind in "iu" or (values.dtype.kind == "f" and np.equal(np.mod(values, 1), 0).all())
+    if not whole or max(-int(values.min()), int(values.max())) > MOST_NUMBER:
+        raise AnalysisError(f"{path}: no job trace: {name} holds something else than whole numbers; record it anew")
+    return values.astype(np.int64)
+
+
+def _seconds(values: npt.NDArray[Any], name: str, path: Path) -> npt.NDArray[Any]:
+    """Those of column ``name``, in their own precision."""
+    if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+        raise AnalysisError(f"{path}: no job trace: {name} holds something else than seconds; record it anew")
+    return values
 
 
 def _block(columns: dict[str, Any], where: str) -> _Job:
@@ -103,9 +128,9 @@ def _block(columns: dict[str, Any], where: str) -> _Job:
     codes, names = columns["optype"]
     ranks, row = np.unique(columns["dp_rank"], return_inverse=True)
     steps, step = np.unique(columns["step"], return_inverse=True)
-    key = np.ravel_multi_index(
-        (codes, columns["seq_id"], columns["stage"]), (len(names), *(columns[n].max() + 1 for n in ("seq_id", "stage")))
-    )
+    sequences, sequence = np.unique(columns["seq_id"], return_inverse=True)
+    shape = len(names), len(sequences), columns["stage"].max() + 1
+    key = np.ravel_multi_index((codes, sequence, columns["stage"]), shape)
     kept = _recorded_whole(key * len(ranks) + row, step, len(steps))
     if not kept.any():
         raise AnalysisError(f"{where}: no step was recorded whole by all ranks; record all ranks of some steps")

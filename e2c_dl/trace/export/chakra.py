@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from e2c_dl.atomic_write import ELSEWHERE, written
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import ArchiveError, ArchiveTaken
 from e2c_dl.trace.columns import COLLECTIVES, PHASES
 from e2c_dl.trace.export.chakra_schema import COMM_TYPES, Attribute, Metadata, Node, NodeType
 from e2c_dl.trace.export.origin import origin_ns
@@ -49,11 +49,18 @@ Row = dict[str, int]
 
 
 def write(trace: Trace, folder: Path) -> None:
-    """Write ``folder``/trace.RANK.et, one per rank. Raises: ArchiveError, if it cannot be written."""
+    """Write ``folder``/trace.RANK.et, one per rank.
+
+    Raises: ArchiveError, if it cannot be written; ArchiveTaken, if a rank is there that ``trace`` has not.
+    """
     try:
         folder.mkdir(exist_ok=True)
+        there = {path.name for path in folder.glob("trace.*.et")}
     except OSError as error:
         raise ArchiveError(f"{folder}: cannot be made: {error.strerror}; {ELSEWHERE}") from error
+    others = sorted(there - {f"trace.{rank.rank}.et" for rank in trace.ranks})
+    if others:  # whoever reads the folder takes it for a rank of this run
+        raise ArchiveTaken(f"{folder}: holds {others[0]}, a rank of another run; {ELSEWHERE}")
     began_ns = origin_ns(trace)
     for rank in trace.ranks:
         with written(folder / f"trace.{rank.rank}.et", ELSEWHERE) as place, place.open("wb") as file:

@@ -160,7 +160,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             for each in backward.reducing:
                 passes.append(each.begins(session))  # noqa: PERF401  # one frame less, see Session
             session.passed = UNCOUNTED
-            left, stepless = session.left, not tracer.steps
+            closed, stepless = session.closed, not tracer.steps
             events.append((session.began_backward, clock()))
             backward.under_way = True
             try:
@@ -171,7 +171,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
                 if session.passed is not UNCOUNTED or len(passes) > 1 or backward.unsure:  # seldom, as it costs
                     passes = backward.numbered(session, passes)
                 session.passed = passes
-                events.append((left, end_ns, passes))
+                events.append((closed, end_ns, passes))
                 if backward.then:
                     backward.do_then()
                 if stepless:

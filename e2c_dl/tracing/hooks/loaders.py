@@ -35,7 +35,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
             try:
                 return original(self)
             finally:
-                events.append((session.left, clock()))
+                events.append((session.closed, clock()))
 
         leave_uncompiled(__next__)
         return __next__

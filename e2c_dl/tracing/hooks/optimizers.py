@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SKIPPED = "some steps were skipped by a GradScaler (infinite gradients); each ends an iteration"
 RAISED = "a step of an optimizer raised: it ended no iteration; what followed up to the next step may be called step"
 
+ELSEWHERE = "another thread makes steps of an optimizer, too: what it does is not recorded"
+
 
 class Steps:
     """Which optimizer's steps end iterations."""
@@ -91,7 +93,7 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
 
     def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         session = tracer.session
-        if session is None or session.preparing or get_ident() != session.main:
+        if session is None or session.preparing or (get_ident() != session.main and _is_elsewhere(session)):
             return
         if steps.depth:
             _give_up(steps, session, under_way(sys._getframe(1), steps.depth))
@@ -122,6 +124,15 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
 
     leave_uncompiled(began, ended)
     return began, ended
+
+
+def _is_elsewhere(session: Session) -> bool:
+    """Whether the thread that steps is another than the one that trains: it is that, from now on, if none has yet."""
+    if session.begun_ns is None and not session.iterations_done:
+        session.main = get_ident()
+        return False
+    session.limited(ELSEWHERE)
+    return True
 
 
 def _give_up(steps: Steps, session: Session, still: int) -> None:

@@ -39,6 +39,12 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *a
         (["deploy", "x", "y", "--dry-run", "--json"], "e2c-dl deploy: --json and --dry-run exclude each other; "),
         (["deploy", "x", "y", "--seed", "-1"], "e2c-dl deploy: Invalid value for '--seed': -1 is not in the range"),
         (["report", "x", "--json", "--figure", "y"], "e2c-dl report: --json and --figure exclude each other; "),
+        (["export", "x", "--tracking-uri", "y"], "e2c-dl export: --tracking-uri is of --format mlflow, "),
+        (["compare", "x", "y", "--metric", "bytes", "--accuracy", "0.9"], "e2c-dl compare: --accuracy is of --metric "),
+        (
+            ["plot", "x", "--figure", "cdf", "--out", "y.pdf", "--iterations", "2"],
+            "e2c-dl plot: --iterations is of --figure timeline",
+        ),
         (["report", "x", "--picture", "y.txt"], "e2c-dl report: --picture y.txt: pictures are PNG; write y.png"),
         (
             ["plot", "x", "--figure", "cdf", "--out", "y.pdf", "--width", "nan"],

@@ -1,6 +1,7 @@
 """Metrics of Lin et al.: their own published results, examples worked by hand, and laws."""
 
 import json
+import math
 import random
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from e2c_dl.diagnosis.straggler.job_trace import read_job_trace
 from e2c_dl.diagnosis.straggler.metrics import Stragglers, stragglers
 from e2c_dl.diagnosis.straggler.precedence import Precedence
 from e2c_dl.diagnosis.straggler.run_trace import operations_of
-from e2c_dl.errors import AnalysisError, ArchiveError
+from e2c_dl.errors import AnalysisError, ArchiveError, NoArchive
 from e2c_dl.strategies.adpsgd import ADPSGD
 from e2c_dl.strategies.allreduce import Allreduce
 
@@ -120,6 +121,12 @@ def test_chunks_that_are_not_written(tmp_path: Path) -> None:
         ({"optype": "all-to-all"}, "optype 'all-to-all' is not known"),
         ({"dp_rank": 0}, "no step was recorded whole by all ranks"),
         ({"seq_id": None}, "a value is missing in it"),
+        ({"duration": -1.0}, "a duration is below 0"),
+        ({"duration": math.nan}, "duration holds something else than seconds"),
+        ({"start_ts": math.inf}, "start_ts holds something else than seconds"),
+        ({"stage": -1}, "stages are numbered from 0"),
+        ({"stage": 10**9}, "stages are numbered from 0"),
+        ({"rank": 1 << 60}, "rank holds something else than whole numbers"),
     ],
 )
 def test_what_is_no_such_trace(tmp_path: Path, change: dict[str, object], line: str) -> None:
@@ -127,6 +134,27 @@ def test_what_is_no_such_trace(tmp_path: Path, change: dict[str, object], line: 
     rows[-1] = {**rows[-1], **change}
     with pytest.raises(AnalysisError, match=line):
         of(tmp_path, rows)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "line"),
+    [
+        ("duration", 0.0, "or all of them are 0"),
+        ("duration", "1", "duration holds something else than seconds"),
+        ("seq_id", "0", "seq_id holds something else than whole numbers"),
+        ("step", 0.5, "step holds something else than whole numbers"),
+        ("mc", "0", "mc holds something else than whole numbers"),
+    ],
+)
+def test_a_column_that_is_none_of_such_a_trace(tmp_path: Path, column: str, value: object, line: str) -> None:
+    with pytest.raises(AnalysisError, match=line):
+        of(tmp_path, [{**row, column: value} for row in job_traces.data_parallel([[1.0, 3.0]])])
+
+
+@pytest.mark.parametrize("by", [-7, 10**15])
+def test_numbers_of_operations_may_begin_anywhere(tmp_path: Path, by: int) -> None:
+    rows = job_traces.data_parallel([[1.0, 3.0]])
+    assert of(tmp_path, [{**row, "seq_id": row["seq_id"] + by} for row in rows]).slowdown == of(tmp_path, rows).slowdown
 
 
 def test_several_ranks_of_a_tensor_parallel_group(tmp_path: Path) -> None:
@@ -143,7 +171,7 @@ def test_a_stage_whose_transfers_are_missing(tmp_path: Path) -> None:
 
 def test_no_parquet(tmp_path: Path) -> None:
     (tmp_path / "trace.parquet").write_text("rank,step\n")
-    with pytest.raises(AnalysisError, match="cannot be read as Parquet"):
+    with pytest.raises(NoArchive, match="cannot be read as Parquet"):
         read_job_trace(tmp_path / "trace.parquet")
     (tmp_path / "link.parquet").symlink_to(tmp_path / "trace.parquet")
     with pytest.raises(ArchiveError, match="is a link"):

@@ -15,7 +15,7 @@ import pytest
 from google.protobuf import json_format
 from synthetic import Ring, simulate
 
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import ArchiveError, ArchiveTaken
 from e2c_dl.topology import Link
 from e2c_dl.trace.export import chakra, formats
 from e2c_dl.trace.export.chakra_schema import Metadata, Node, NodeType
@@ -161,6 +161,13 @@ def reaches(node: Any, numbers: dict[int, Any]) -> set[int]:
             found.add(other)
             ahead.append(numbers[other])
     return found
+
+
+def test_chakra_does_not_mix_runs(trace: Trace, tmp_path: Path) -> None:
+    for _ in range(2):  # the same run, again
+        chakra.write(trace, tmp_path)
+    with pytest.raises(ArchiveTaken, match="holds trace.1.et, a rank of another run"):
+        chakra.write(replace(trace, ranks=trace.ranks[:1]), tmp_path)
 
 
 @pytest.mark.skipif(not CHAKRAS_READER.exists(), reason="Chakra is not installed here: make setup-chakra")

@@ -173,16 +173,17 @@ def test_what_is_told_at_once_is_as_what_is_told_one_by_one(steps: list[Phase | 
 
 def test_what_was_left_by_an_exception_is_over_with_all_within_it_and_what_is_around_goes_on() -> None:
     tape = Tape()
-    for phase in (Phase.FORWARD, Phase.STEP, Phase.STEP, Phase.DATA):
+    for phase in (Phase.FORWARD, Phase.STEP, Phase.STEP, Phase.CHECKPOINT):
         tape.enter(phase)
     tape.lane.abandon(tape.tick(), (Phase.STEP,), 1)
-    tape.enter(Phase.DATA)
+    tape.enter(Phase.CHECKPOINT)
     tape.leave()
     tape.lane.abandon(tape.tick(), (Phase.STEP,))
     tape.lane.abandon(tape.tick(), (Phase.STEP,))
     tape.leave()
     assert tape.spans == [
-        (Phase.FORWARD, 1, 2), (Phase.STEP, 2, 4), (Phase.STEP, 5, 6), (Phase.DATA, 6, 7), (Phase.FORWARD, 8, 10),
+        (Phase.FORWARD, 1, 2), (Phase.STEP, 2, 4), (Phase.STEP, 5, 6), (Phase.CHECKPOINT, 6, 7),
+        (Phase.FORWARD, 8, 10),
     ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def attached(archive: Path, *words: str) -> dict[int, tuple[Any, list[str]]]:
 
 
 MODEL = """
-import time, torch
+import time, torch, torch.multiprocessing, torch.utils.checkpoint
 from torch.optim import SGD
 
 model = torch.nn.Linear(64, 64)
@@ -110,6 +110,23 @@ try:
         model(torch.ones(8, 64))
 except KeyboardInterrupt:
     handle.remove()
+class Made(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1
+    def __getitem__(self, index):
+        return model(torch.ones(64)).detach()
+handle = model.register_forward_pre_hook(lambda *_: interrupt())
+try:
+    next(iter(torch.utils.data.DataLoader(Made())))
+except KeyboardInterrupt:
+    handle.remove()
+time.sleep(0.2)
+loss = torch.utils.checkpoint.checkpoint(model, torch.ones(8, 64), use_reentrant=False).sum()
+handle = model.register_forward_pre_hook(lambda *_: interrupt())
+try:
+    loss.backward()
+except KeyboardInterrupt:
+    handle.remove()
 for number in range(2):
     time.sleep(0.2)
     optimizer.step(closure)
@@ -122,6 +139,51 @@ def test_a_span_that_a_step_or_a_forward_raised_out_of_is_over(tmp_path: Path) -
     iterations = spans["phase"] == Phase.ITERATION
     assert iterations.sum() == 5 + 2
     assert (spans["end_ns"] - spans["start_ns"])[~iterations].max() < 150_000_000, "what follows is no part of it"
+
+
+SPAWNED = f"""{MODEL}
+def train(rank):
+    global raising
+    raising = iter([0, 0, 0, 0, 5])
+    while True:
+        optimizer.step(closure)
+if __name__ == "__main__":
+    try:
+        torch.multiprocessing.spawn(train, nprocs=1)
+    except torch.multiprocessing.ProcessRaisedException:
+        pass
+"""
+
+
+def test_what_a_spawned_rank_raised_is_why_it_ended(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(SPAWNED)
+    ((spans, _),) = attached(tmp_path, str(tmp_path / "main.py")).values()
+    assert (spans["phase"] == Phase.ITERATION).sum() == 4
+    ((own,),) = [list((tmp_path / "hosts").glob("*/outcome.json"))]
+    assert "ValueError: the loss is bad" in own.read_text()
+
+
+THREADED = f"""{MODEL}
+import threading
+
+raising = iter([0] * 99)
+def train(then):
+    for number in range(6):
+        optimizer.step(closure)
+    for thread in then:  # while this one is there: numbers of threads that ended are used again
+        thread.start()
+        thread.join()
+second = threading.Thread(target=train, args=([],))
+first = threading.Thread(target=train, args=([second],))
+first.start()
+first.join()
+"""
+
+
+def test_the_thread_that_trains_first_is_traced_and_that_others_train_is_said(tmp_path: Path) -> None:
+    ((spans, limitations),) = attached(tmp_path, "-c", THREADED).values()
+    assert (spans["phase"] == Phase.ITERATION).sum() == 6
+    assert any("another thread makes steps of an optimizer" in sentence for sentence in limitations)
 
 
 COMPILED = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from e2c_dl.archive import layout
@@ -66,7 +66,8 @@ def advise(request: AdviceRequest, tell: Callable[[Doing], None]) -> tuple[Ranki
         for each in ending:
             done.append(each)
             tell(Doing(what="trying strategies", done=len(done), of=len(trials)))
-    return ranking(request.objective, chosen[0], done), ground
+    found = ranking(request.objective, chosen[0], done)
+    return replace(found, currency=None if scenario.prices is None else scenario.prices.currency), ground
 
 
 def write_winner(request: AdviceRequest, ground: Ground, winner: Candidate, folder: Path) -> None:

@@ -66,12 +66,16 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """``rows``, the best first, ``own``, that of the scenario as it is, and why others could not be tried."""
+    """``rows``, the best first, ``own``, that of the scenario as it is, and why others could not be tried.
+
+    ``currency``: of their costs; None where the scenario has no prices.
+    """
 
     objective: Objective
     rows: tuple[Row, ...]
     own: Row | None
     problems: dict[str, str]
+    currency: str | None = None
 
 
 def ranking(objective: Objective, own: Candidate, trials: Sequence[Tried]) -> Ranking:
