@@ -27,7 +27,7 @@ from e2c_dl.diagnosis.resimulation.alike import by_other_luck
 from e2c_dl.diagnosis.resimulation.luck import averaged
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
-from e2c_dl.diagnosis.scripts import about_scripts, flow_summaries, too_few
+from e2c_dl.diagnosis.scripts import about_scripts, flow_summaries, too_few, untraced_ranks
 from e2c_dl.diagnosis.speed_ups import speed_ups
 from e2c_dl.diagnosis.states import timelines
 from e2c_dl.trace.messages import Messages, conservation
@@ -90,8 +90,9 @@ def analyse(
     found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
+    untraced = tuple(missing) or untraced_ranks(observed)
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
-    elements, groups = speed_ups(predictor, carried, design) if speeding_up and not missing else ((), ())
+    elements, groups = speed_ups(predictor, carried, design) if speeding_up and not untraced else ((), ())
     limitations: tuple[Limitation, ...] = (
         *_about_completeness(trace, iterations, messages, missing),
         *_about_losses(trace),
@@ -127,7 +128,7 @@ def analyse(
         reference=EXPECTED if is_undesigned else DESIGN,
         staleness=staleness(trace),
         round_iterations=_round_iterations(messages),
-        untraced=tuple(missing),
+        untraced=untraced,
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
 

@@ -114,11 +114,22 @@ def too_few(observed: Observed) -> tuple[Limitation, ...]:
     return (Limitation(sentence=f"{short}: {what}; train at least {enough} iterations."),)
 
 
+def untraced_ranks(observed: Observed) -> tuple[str, ...]:
+    """The ranks of a script that left no trace, as ``rank 2``; none of any other run, whose hosts are known by name."""
+    if observed.collectives is None:
+        return ()
+    traced = {rank.rank for rank in observed.trace.ranks}
+    return tuple(f"rank {number}" for number in range(_world_size(observed)) if number not in traced)
+
+
+def _world_size(observed: Observed) -> int:
+    told = observed.trace.facts.get(TRACED, {})
+    return convert(told, _Traced, f"run.json: facts.{TRACED}", remedy=DAMAGED).world_size
+
+
 def _about_ranks(observed: Observed) -> Iterator[Limitation]:
-    ranks, traced = observed.trace.ranks, observed.trace.facts.get(TRACED, {})
-    size = convert(traced, _Traced, f"run.json: facts.{TRACED}", remedy=DAMAGED).world_size
-    if size > len(ranks):
-        missing = f"{size - len(ranks)} of {size} ranks left no trace"
+    if untraced := untraced_ranks(observed):
+        missing = f"{len(untraced)} of {_world_size(observed)} ranks left no trace"
         yield Limitation(sentence=f"{missing}: what the others waited for may be theirs.")
     hidden = [
         states.host

@@ -13,6 +13,7 @@ from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import (
     DESIGN,
+    EXPECTED,
     MATERIAL_SPEEDUP,
     MOST_UNKNOWN,
     NAMED,
@@ -105,7 +106,8 @@ def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> V
     holds_up = alone is not None and alone.saved_s >= LEAST_SAVING * report.run_s
     best = _speed_up(alone, report.run_s) if alone is not None and holds_up else ""
     if report.culprits:
-        blamed = "; ".join(accusation(finding, report.run_s, report.reference) for finding in report.culprits)
+        least = bool(report.untraced)  # what others waited for where there is no trace, no saving holds
+        blamed = "; ".join(accusation(each, report.run_s, report.reference, least=least) for each in report.culprits)
         points = tuple(finding.evidence for finding in report.culprits)
         if best:
             points += (f"Where speeding up would save most (the bottleneck): {best}.",)
@@ -114,12 +116,12 @@ def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> V
         headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
-    if report.unexplained > MOST_UNKNOWN:
+    if report.unexplained > MOST_UNKNOWN or (report.untraced and report.findings):
         return Verdict(tone=Tone.UNDECIDED, headline=_untold(report), points=points)
     known = "The bottleneck, slow by design," if report.reference == DESIGN else "The bottleneck"
     said = f" {known} is {best}." if best else _none_alone(report)
     headline = _no_culprit(report, _off(links_off)) + said
-    tone = Tone.UNDECIDED if links_off or report.untraced else Tone.HEALTHY
+    tone = Tone.UNDECIDED if links_off or report.untraced or _breaking_off(report) else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
 
 
@@ -136,12 +138,19 @@ def _asides(report: Report) -> tuple[str, ...]:
     return tuple(said)
 
 
-def accusation(finding: Finding, run_s: float, reference: str = DESIGN) -> str:
+def _breaking_off(report: Report) -> list[str]:
+    """Hosts whose traces break off, where others' do not: a run that was ended has none that goes on."""
+    broken = [host.host for host in report.hosts if not host.complete]
+    return broken if len(broken) < len(report.hosts) else []
+
+
+def accusation(finding: Finding, run_s: float, reference: str = DESIGN, *, least: bool = False) -> str:
     """``host fog-2 computes 3.0 × slower than designed since iteration 20 (second 4.3) (would save 21.0 s of 52.0 s)``.
 
     Of departures that hide each other: ``(would save 7.1 s of 30.9 s with all else as designed, 0 s by itself)``.
     """
-    saving = f"would save {formatting.seconds(saved_s(finding))} of {formatting.seconds(run_s)}"
+    would = "would save at least" if least else "would save"
+    saving = f"{would} {formatting.seconds(saved_s(finding))} of {formatting.seconds(run_s)}"
     if _is_hidden(finding):
         saving += f" with all else as {reference}, {formatting.seconds(max(0.0, finding.saved_s))} by itself"
     return f"{_departure(finding, reference)} ({saving})"
@@ -219,7 +228,10 @@ def _off(links: int) -> str:
 def _no_culprit(report: Report, off: str) -> str:
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
     if report.untraced:
-        off = f"{off} Nothing is known of {formatting.count(len(report.untraced), 'host')} without a trace."
+        off = f"{off} {_unknown(report)}."
+    if broken := _breaking_off(report):
+        first, hosts = formatting.count(report.iterations, "iteration"), formatting.count(len(broken), "host")
+        off = f"{off} That is of the first {first}: traces of {hosts} break off."
     if report.findings:
         departures = formatting.count(len(report.findings), "departure")
         least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"
@@ -231,9 +243,16 @@ def _no_culprit(report: Report, off: str) -> str:
     return f"No culprit: everything ran as {report.reference}." + _unseen(report)
 
 
+def _unknown(report: Report) -> str:
+    what = "rank" if report.reference == EXPECTED else "host"  # of a script no more is known
+    return f"Nothing is known of {formatting.count(len(report.untraced), what)} without a trace"
+
+
 def _untold(report: Report) -> str:
     """Of a trace that lacks so much that nobody can say what anything costs, as where a rank's is missing."""
     share = f"{report.unexplained * 100:.0f} % of the run's longest path has no known cause in the trace"
+    if report.unexplained <= MOST_UNKNOWN:
+        share = _unknown(report)[:1].lower() + _unknown(report)[1:]
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
     if not report.findings:
         return f"No verdict: nothing that could be judged departs from {asked}, but {share}."

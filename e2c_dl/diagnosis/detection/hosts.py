@@ -5,7 +5,8 @@ Their reference, the first that applies:
 
 =============================  ========================================================================================
 in a modelled world            what the host is modelled to take: whole layers, and the only one of a class, are judged
-several of one class           the fastest group among them (:mod:`e2c_dl.diagnosis.detection.peers`)
+several of one class           the fastest group among them (:mod:`e2c_dl.diagnosis.detection.peers`); where gradients
+                               are paced, what that was to take, if none but faster ones take less
 alone, or of unknown hardware  how it was itself while it was fastest: slower all the time can not be told
 =============================  ========================================================================================
 
@@ -170,7 +171,9 @@ def _in_class(
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
             (one,) = levelled([alike[0].at_least(one)], turns=True)
         return [_Verdict(of=alike[0], judged=one.judged(one.base), compared="at its fastest it took")], limitations
-    return _among_peers(alike, own, part, design), limitations
+    paced_s = [known_s[each.host] - data_s.get(each.host, 0.0) for each in alike if each.host in known_s]
+    least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
+    return _among_peers(alike, own, part, design, least_s), limitations
 
 
 def _layers(alike: Sequence[HostSeries], design: Design) -> list[str]:
@@ -178,15 +181,20 @@ def _layers(alike: Sequence[HostSeries], design: Design) -> list[str]:
     return [layers[each.host] for each in alike]
 
 
-def _among_peers(alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part, design: Design) -> list[_Verdict]:
+def _among_peers(
+    alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part, design: Design, least_s: float
+) -> list[_Verdict]:
+    """``least_s``: what they are paced to take, 0 if they are not; nobody is slow who takes no more."""
     group = peers_by_layers([each.base for each in own], [each.base_error for each in own], _layers(alike, design))
     least = min(float(alike[place].factors.min()) for place in group.fastest)
     if part is not Part.COMPUTE and _follows(alike, group, least):
         own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design), turns=True)
     apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
-    compared = _compared(alike, group)
+    reference, compared = group.reference, _compared(alike, group)
+    if least_s > np.exp(reference):  # what drawing a batch takes longer, a paced gradient makes up for
+        reference, compared = float(np.log(least_s)), "it is paced to take"
     return [
-        _Verdict(of=each, judged=one.judged(group.reference, apart), compared=compared)
+        _Verdict(of=each, judged=one.judged(reference, apart), compared=compared)
         for each, one in zip(alike, own, strict=True)
     ]
 
