@@ -261,25 +261,31 @@ class Lane:
     def _reduce(self, pieces: Sequence[Piece], end_ns: int, passes: Sequence[Told]) -> None:
         """A BACKWARD has ended: its all-reduces, the wait for them, and its own part bucket by bucket."""
         ready: list[tuple[int, int]] = []
-        waited = False
+        reduced: list[tuple[dict[int, int], Any]] = []
         for told in passes:
             at_ns = dict(told[0])  # in one step: a gradient that comes outside of any pass is added to it
             ready += zip(at_ns.values(), at_ns, strict=True)
             if len(told) > 1 and told[1] and at_ns:
-                waited = True
-                self._all_reduces(end_ns, at_ns, *told[1:])
+                reduced.append((at_ns, told[1:]))
         ready.sort()
-        self._cut(pieces, ready, ready[-1][0] if waited else end_ns)
+        waited_ns = ready[-1][0] if reduced else end_ns
+        self._cut(pieces, ready, waited_ns)
+        for at_ns, more in reduced:
+            self._all_reduces(waited_ns, end_ns, at_ns, *more)
+            waited_ns = end_ns  # one after the other: spans of a task never overlap
 
-    def _all_reduces(self, end_ns: int, at_ns: dict[int, int], nbytes_of: Sequence[int], group: int, seq: int) -> None:
-        rows, iteration, launched_ns, bucket = self.rows, self._iteration, 0, -1
+    def _all_reduces(
+        self, waited_ns: int, end_ns: int, at_ns: dict[int, int], nbytes_of: Sequence[int], group: int, seq: int
+    ) -> None:
+        """Of one pass, waited for since ``waited_ns``; each was launched when its bucket was ready, in their order."""
+        rows, iteration, bucket = self.rows, self._iteration, -1
+        launched_ns = min(at_ns.values())  # of a bucket of which that is not known, with the first
         for bucket, nbytes in enumerate(nbytes_of):
-            launched_ns = max(launched_ns, at_ns.get(bucket, 0))  # in the order of buckets, each when it is ready
+            launched_ns = max(launched_ns, at_ns.get(bucket, 0))
             rows.append((
                 launched_ns, launched_ns, max(launched_ns, end_ns), nbytes, seq + bucket,
                 iteration, 0, group, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
             ))  # fmt: skip
-        waited_ns = max(at_ns.values())
         rows.append((
             waited_ns, waited_ns, max(waited_ns, end_ns), 0, seq + bucket,
             iteration, 0, group, bucket, -1, -1, 0, _AWAIT, 0,

@@ -38,6 +38,7 @@ class Tracer:
         self._left: util.Finalize | None = None
         self._limitations: list[str] = []  # of before the session
         self.parts: dict[str, Any] = {}  # what hooks share, by name
+        self._handled: BaseException | None = None  # when it was forked, and is no failure of its own
         os.register_at_fork(after_in_child=self._forked)
 
     def sign(self) -> Session:
@@ -98,6 +99,8 @@ class Tracer:
     def _leave(self) -> None:
         """A child of multiprocessing ends; what it raised is told to nobody before."""
         error = sys.exc_info()[1]
+        if error is self._handled:
+            error = None
         if isinstance(error, SystemExit) and error.code and error.__context__ is not None:
             error = error.__context__  # torch's spawn hands it to the parent, and exits
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
@@ -119,6 +122,7 @@ class Tracer:
         sys.excepthook = told
 
     def _forked(self) -> None:
+        self._handled = sys.exc_info()[1]
         if self.session is None:
             return
         self.session.abandon()

@@ -15,6 +15,7 @@ then only that one of each bucket which came last. Spans are made of these times
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from threading import current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +24,7 @@ from e2c_dl.tracing.hooks.calls import leave_uncompiled
 from e2c_dl.tracing.hooks.optimizers import end_iteration
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
+from e2c_dl.tracing.numbers import UNCOUNTED
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
@@ -40,12 +42,14 @@ class Readiness:
         self.at_ns: dict[int, int] = {}
         self.clock = clock
         self._last: dict[int, Any] = {}  # bucket -> parameter whose gradient came last
+        self._all: list[list[weakref.ref[Any]]] = []  # of each bucket
         self._handles: list[Any] = []
         self.nbytes: list[int] = []
 
     def watch(self, buckets: Sequence[Sequence[Any]]) -> None:
         """Learn from every parameter of ``buckets``."""
         self.forget()
+        self._all = [[weakref.ref(each) for each in bucket] for bucket in buckets]
         self.nbytes = [sum(each.numel() * each.element_size() for each in bucket) for bucket in buckets]
         for number, bucket in enumerate(buckets):
             for parameter in bucket:
@@ -56,6 +60,14 @@ class Readiness:
         self.forget()
         for number, parameter in self._last.items():
             self._handles.append(_hooked(parameter, self._settled(number)))
+
+    def ask_all(self) -> None:
+        """From now on ask every parameter: which of them have gradients is not the same in all passes."""
+        self.forget()
+        for number, bucket in enumerate(self._all):
+            for each in bucket:
+                if (parameter := each()) is not None:
+                    self._handles.append(_hooked(parameter, self._settled(number)))
 
     def forget(self) -> None:
         for handle in self._handles:
@@ -99,8 +111,7 @@ class Reducing(Protocol):
     def begins(self, session: Session) -> Told:
         """A pass begins, which may be its own; what is to be known of it, times being filled in until it ends.
 
-        Once it has ended caches are cold, so that all is made now. It is its own pass if there are times then, and it
-        is reduced if there are bytes.
+        Once it has ended caches are cold, so that all is made now.
         """
         ...
 
@@ -111,15 +122,15 @@ class Backward:
     def __init__(self) -> None:
         self.reducing: list[Reducing] = []
         self.under_way = False
-        self.unsure: list[Callable[[], None]] = []  # decide, once the pass under way is over, whether it was reduced
+        self.unsure: list[Callable[[list[Told]], None]] = []  # take out of passes what was not reduced, once it is over
         self.then: list[Callable[[], None]] = []  # to be done after that, as seldom happens
         self._count = 0  # of passes before there was a session
 
-    def numbered(self, session: Session, passes: Sequence[Told]) -> list[Told]:
-        """The ``passes`` that are over, with numbers of ``session``'s, and those decided that were unsure."""
+    def over(self, session: Session, passes: list[Told]) -> list[Told]:
+        """The ``passes`` that are over, the unsure ones decided, with numbers of ``session``'s."""
         unsure, self.unsure = self.unsure, []
         for decide in unsure:
-            decide()
+            decide(passes)
         return session.numbered(passes)
 
     def do_then(self) -> None:
@@ -137,7 +148,6 @@ def install(tracer: Tracer, patches: Patches) -> None:
     """Hook torch.autograd.backward, which Tensor.backward calls."""
     from torch import autograd
 
-    from e2c_dl.tracing.numbers import UNCOUNTED
     from e2c_dl.tracing.session import MANY_EVENTS, Session
 
     backward, clock = backward_of(tracer), Session.clock
@@ -156,7 +166,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
                 session.relieve()
             if session.passed:
                 session.count_passed()
-            passes = []
+            passes: list[Told] = []
             for each in backward.reducing:
                 passes.append(each.begins(session))  # noqa: PERF401  # one frame less, see Session
             session.passed = UNCOUNTED
@@ -168,8 +178,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
             finally:
                 end_ns = clock()
                 backward.under_way = False
-                if session.passed is not UNCOUNTED or len(passes) > 1 or backward.unsure:  # seldom, as it costs
-                    passes = backward.numbered(session, passes)
+                if backward.unsure or len(passes) > 1 or session.passed is not UNCOUNTED:  # seldom, as it costs
+                    passes = backward.over(session, passes)
                 session.passed = passes
                 events.append((closed, end_ns, passes))
                 if backward.then:

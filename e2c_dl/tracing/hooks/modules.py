@@ -46,6 +46,7 @@ class Watched:
     within: int = 0
     outermost: bool = False
     trained: bool = False  # was called in training mode
+    forwarded: bool = False  # it was called, outermost, while gradients were kept; a backward takes it back
     handles: tuple[Any, ...] = ()
 
     def forget(self) -> None:
@@ -66,6 +67,10 @@ class Outermost:
         self.inner: list[Watched] = []  # only ever called within others
         self.grad_enabled = torch.is_grad_enabled
         self.compiling = compiling_of(tracer)
+
+    def of(self, module: Any) -> Watched:
+        """What is known of ``module``."""
+        return self._watched.setdefault(module, Watched())
 
     def watch(self, module: Any) -> None:
         """Hook ``module``, if it is not yet."""
@@ -159,6 +164,7 @@ class Before(Hook):
             return
         if session.begun_ns is None:
             session.active()
+        watched.forwarded = True
         events.append((session.entered, self._clock(), _FORWARD))
 
 

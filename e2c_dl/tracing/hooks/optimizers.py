@@ -72,7 +72,9 @@ def install(tracer: Tracer, patches: Patches) -> None:
             before = steps.count
             result = original(self, optimizer, *args, **kwargs)
             session = tracer.session
-            if session is not None and steps.count == before and steps.ends_iteration(optimizer):
+            if session is None or get_ident() != session.main:
+                return result
+            if steps.count == before and steps.ends_iteration(optimizer):
                 session.limited(SKIPPED)
                 end_iteration(tracer, session, clock())
             return result

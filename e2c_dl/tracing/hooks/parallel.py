@@ -17,6 +17,7 @@ from e2c_dl.trace.model import Collective
 from e2c_dl.tracing.hooks.backward import LEARNING, Backward, Readiness, Reducing, backward_of
 from e2c_dl.tracing.hooks.calls import compiling_of
 from e2c_dl.tracing.hooks.groups import number_of
+from e2c_dl.tracing.hooks.modules import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
 
@@ -41,64 +42,59 @@ class Parallel:
         self._tracer, self._backward = tracer, backward
         self._module = weakref.ref(module)
         self._group = number_of(module.process_group)
+        self._notes: Callable[[], list[int]] = module.reducer.get_backward_stats
+        self._noted: list[int] = []  # when a pass began of which it is not sure
         self._passes = 0  # that it reduced, as far as it learns
-        self._newest: dict[int, int] = {}  # times of the newest pass, if that is reduced: not counted yet
+        self._rebuilt = False  # its buckets are in their lasting order, and known
+        self._settled = False  # of each bucket the last parameter is asked alone ...
+        self._asks_all = False  # ... or all are again, as others may be last
+        self._sure = False  # the newest pass was its own
+        self._watched = outermost_of(tracer).of(module)
         self.attach()
 
     def attach(self) -> None:
         """Ask its parameters, from the beginning."""
-        self._passes, self._newest = 0, {}
+        self._passes, self._rebuilt, self._settled, self._asks_all, self._sure = 0, False, False, False, False
         self._watch()
 
     def begins(self, session: Session) -> Told:
-        """Its newest forward has said that this pass is reduced, or that it may not be."""
-        readiness, module = self.readiness, self._module()
+        """This pass is its own if it was called for it; else, and as long as it learns, that is decided at its end."""
+        readiness, module, watched = self.readiness, self._module(), self._watched
+        if len(readiness.at_ns) < len(readiness.nbytes) and self._sure and not self._asks_all:
+            self._asks_all = True
+            self._backward.then.append(readiness.ask_all)
         at_ns: dict[int, int] = {}
         readiness.at_ns = at_ns
-        if module is None:
-            return (at_ns,)
-        if not module.require_forward_param_sync:
-            return at_ns, self._unsure(module, at_ns), self._group, session.seqs.get(self._group, 0)
-        if self._passes <= LEARNING:
-            self._learn()
-            self._newest = at_ns
+        self._sure = watched.forwarded and self._settled and module is not None and module.require_forward_param_sync
+        watched.forwarded = False
+        if not self._sure:
+            self._noted = self._notes()
+            self._backward.unsure.append(self._decide)
         return at_ns, readiness.nbytes, self._group, session.seqs.get(self._group, 0)
 
-    def _unsure(self, module: Any, at_ns: dict[int, int]) -> list[int]:
-        """Bytes of each bucket, once the pass is over, if it is reduced.
+    def _decide(self, passes: list[Told]) -> None:
+        """Whether it was, its reducer knows, which notes when each gradient was ready that it reduces.
 
-        DDP's own word is of the newest forward, which may have kept no gradients, a forward of this pass having done
-        so before. Its reducer notes when each gradient was ready that it reduces.
+        What else DDP says is of its newest forward, which may have kept no gradients, be of a pass that has been, or of
+        another module with the same parameters.
         """
-        nbytes: list[int] = []
-        noted = getattr(module.reducer, "get_backward_stats", None)
-        if noted is None:
-            return nbytes
-        before = noted()
-
-        def decide() -> None:
-            if noted() == before:
-                return
-            nbytes.extend(self.readiness.nbytes)
-            if self._passes <= LEARNING:
-                self._learn()
-                self._newest = at_ns
-
-        self._backward.unsure.append(decide)
-        return nbytes
+        at_ns = self.readiness.at_ns
+        if self._noted == self._notes():
+            passes[:] = [(at_ns,) if told[0] is at_ns else told for told in passes]
+        elif not self._settled:
+            self._learn()
 
     def _learn(self) -> None:
-        """Count the pass before, if it was its own; with the second DDP has ordered its buckets anew."""
-        self._passes += bool(self._newest)
-        if self._passes == 1:
-            self._backward.then.append(self._watch_again)
+        """One more pass was its own. With the forward behind the first one DDP has ordered its buckets anew."""
+        self._passes += 1
+        module = self._module()
+        if module is not None and not self._rebuilt and self._passes > 1 and module._has_rebuilt_buckets:
+            self._rebuilt, self._passes = True, 1
+            self._backward.then.append(self._watch)
         elif self._passes > LEARNING:
-            self.readiness.settle()
-
-    def _watch_again(self) -> None:
-        """As :meth:`_watch`, if the pass that is over was its own."""
-        if self._newest:
-            self._watch()
+            self._settled = True
+            self._asks_all = module is not None and module.find_unused_parameters
+            self._backward.then.append(self.readiness.ask_all if self._asks_all else self.readiness.settle)
 
     def _watch(self) -> None:
         """Ask the parameters of each bucket, as DDP itself has them now."""
@@ -131,6 +127,9 @@ def install(tracer: Tracer, patches: Patches) -> None:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
             tracer.sign().hooked("DistributedDataParallel")
+            if not hasattr(getattr(self, "reducer", None), "get_backward_stats"):
+                tracer.limited(UNKNOWN)
+                return
             modules[id(self)] = parallel = Parallel(self, tracer, backward)
             weakref.finalize(self, _leave, modules, id(self), backward.reducing).atexit = False
             buffers.pop(id(self), None)  # another's, which is gone
@@ -139,6 +138,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
         return init
 
     patches.wrap(DistributedDataParallel, "__init__", built)
+    patches.wrap(DistributedDataParallel, "__setstate__", built)  # of what is unpickled, or a copy
     patches.wrap(DistributedDataParallel, "_sync_buffers", _synchronized(tracer, buffers))
     for parallel in modules.values():
         parallel.attach()
