@@ -5,9 +5,9 @@
     FORWARD  |=======|                 |=====|      recorded: two spans, its own computation
     AWAIT_COLLECTIVE |=================|            ... and the wait within it
 
-What is shorter than :data:`SHORTEST_NS` is not recorded. Hooks note what happened and when, and no more: between
-torch's kernels caches are cold, and each function of Python's costs some 5 us. The thread that writes tells the lane,
-of all that happened since the last time at once; phases with nothing inside, which most are, it takes in one step.
+What is shorter than :data:`SHORTEST_NS` is not recorded. Hooks note what happened and when: between torch's kernels
+caches are cold, and each function of Python's costs some 5 us. The thread that writes tells the lane, of all since the
+last time at once; phases with nothing inside, which most are, it takes in one step.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ class Open:
 class Lane:
     """Open phases of one thread, the innermost last; spans are in :attr:`rows` once they are over.
 
-    It is told everything in the order in which it happened, by one thread; times are of the same clock. Events begin
-    with :attr:`entered`, :attr:`left`, :attr:`closed`, :attr:`began_backward`, :attr:`awaited`, :attr:`awaited_all`:
-    those methods, not made anew each time.
+    It is told everything in the order in which it happened, by one thread, with times of one clock. Events begin with
+    :attr:`entered`, :attr:`left` and those beside them: its methods, not made anew each time.
     """
 
     def __init__(self, limited: Callable[[str], None] = lambda _: None) -> None:
@@ -200,10 +199,9 @@ class Lane:
         self.leave(end_ns)
         rows, iteration = self.rows, self._iteration
         for bucket, nbytes in enumerate(nbytes_of):
-            joined_ns = min(ready.get(bucket, start_ns), start_ns)
+            joined_ns, no = min(ready.get(bucket, start_ns), start_ns), seq + bucket
             rows.append((
-                joined_ns, joined_ns, end_ns, nbytes, seq + bucket,
-                iteration, 0, -2, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
+                joined_ns, joined_ns, end_ns, nbytes, no, iteration, 0, -2, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
             ))  # fmt: skip
 
     def taken(self) -> list[Row]:
@@ -268,7 +266,7 @@ class Lane:
             if len(told) > 1 and told[1] and at_ns:
                 reduced.append((at_ns, told[1:]))
         ready.sort()
-        waited_ns = ready[-1][0] if reduced else end_ns
+        waited_ns = min(ready[-1][0], end_ns) if reduced else end_ns
         self._cut(pieces, ready, waited_ns)
         for at_ns, more in reduced:
             self._all_reduces(waited_ns, end_ns, at_ns, *more)
@@ -281,15 +279,13 @@ class Lane:
         rows, iteration, bucket = self.rows, self._iteration, -1
         launched_ns = min(at_ns.values())  # of a bucket of which that is not known, with the first
         for bucket, nbytes in enumerate(nbytes_of):
-            launched_ns = max(launched_ns, at_ns.get(bucket, 0))
+            begin_ns = launched_ns = max(launched_ns, at_ns.get(bucket, 0))
             rows.append((
-                launched_ns, launched_ns, max(launched_ns, end_ns), nbytes, seq + bucket,
+                begin_ns, begin_ns, max(begin_ns, end_ns), nbytes, seq + bucket,
                 iteration, 0, group, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
             ))  # fmt: skip
-        rows.append((
-            waited_ns, waited_ns, max(waited_ns, end_ns), 0, seq + bucket,
-            iteration, 0, group, bucket, -1, -1, 0, _AWAIT, 0,
-        ))  # fmt: skip
+        no = seq + bucket
+        rows.append((waited_ns, waited_ns, end_ns, 0, no, iteration, 0, group, bucket, -1, -1, 0, _AWAIT, 0))
 
     def _cut(self, pieces: Sequence[Piece], ready: Sequence[tuple[int, int]], end_ns: int) -> None:
         """A pass's ``pieces`` up to ``end_ns``, cut where buckets were ``ready`` (time, bucket)."""
@@ -299,7 +295,6 @@ class Lane:
             for start_ns, stop_ns in pieces:
                 begin_ns, last_ns = max(start_ns, since_ns), min(stop_ns, until_ns)
                 if last_ns - begin_ns >= SHORTEST_NS:
-                    rows.append((
-                        begin_ns, begin_ns, last_ns, 0, -1, iteration, -1, -2, bucket, -1, -1, 0, _BACKWARD, 0,
-                    ))  # fmt: skip
+                    own = begin_ns, begin_ns, last_ns, 0, -1, iteration, -1, -2, bucket, -1, -1, 0, _BACKWARD, 0
+                    rows.append(own)
             since_ns = until_ns

@@ -5,8 +5,7 @@ Their reference, the first that applies:
 
 =============================  ========================================================================================
 in a modelled world            what the host is modelled to take: whole layers, and the only one of a class, are judged
-several of one class           the fastest group among them (:mod:`e2c_dl.diagnosis.detection.peers`); where gradients
-                               are paced, what that was to take, if none but faster ones take less
+several of one class           the fastest among them (:mod:`e2c_dl.diagnosis.detection.peers`), or their pace if more
 alone, or of unknown hardware  how it was itself while it was fastest: slower all the time can not be told
 =============================  ========================================================================================
 
@@ -16,9 +15,8 @@ theirs, and may then be slower by all of it.
 Peers in REDUCE may sum vectors of different lengths: only one that takes TWICE as long departs. Of two hosts of a class
 the slower one must be PAIR times as slow.
 
-Hosts whose batches follow their speed while they run make themselves smaller ones: no verdict. What all hosts of a
-class share at the same time is the machine's doing, where they run on machines: it is said, and taken off before
-judging.
+Hosts whose batches follow their speed while they run make themselves smaller ones: no verdict. What all of a class
+share at the same time is the machine's doing, where they run on machines: it is said, and taken off before judging.
 """
 
 from __future__ import annotations
@@ -171,27 +169,25 @@ def _in_class(
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
             (one,) = levelled([alike[0].at_least(one)], turns=True)
         return [_Verdict(of=alike[0], judged=one.judged(one.base), compared="at its fastest it took")], limitations
-    paced_s = [known_s[each.host] - data_s.get(each.host, 0.0) for each in alike if each.host in known_s]
+    paced_s = (known_s[each.host] - data_s.get(each.host, 0.0) for each in alike if each.host in known_s)
     least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
     return _among_peers(alike, own, part, design, least_s), limitations
 
 
 def _layers(alike: Sequence[HostSeries], design: Design) -> list[str]:
-    layers = {host.name: host.layer for host in design.reference.topology.hosts}
-    return [layers[each.host] for each in alike]
+    return [design.reference.topology.host(each.host).layer for each in alike]
 
 
 def _among_peers(
     alike: Sequence[HostSeries], own: Sequence[Levelled], part: Part, design: Design, least_s: float
 ) -> list[_Verdict]:
-    """``least_s``: what they are paced to take, 0 if they are not; nobody is slow who takes no more."""
     group = peers_by_layers([each.base for each in own], [each.base_error for each in own], _layers(alike, design))
     least = min(float(alike[place].factors.min()) for place in group.fastest)
     if part is not Part.COMPUTE and _follows(alike, group, least):
         own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design), turns=True)
     apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
     reference, compared = group.reference, _compared(alike, group)
-    if least_s > np.exp(reference):  # what drawing a batch takes longer, a paced gradient makes up for
+    if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"
     return [
         _Verdict(of=each, judged=one.judged(reference, apart), compared=compared)
@@ -237,9 +233,8 @@ def _without_common(
     if judged.excess_s < WORTH * alike[0].series.until_s:
         return levelled(taken, turns=True), []
     slower = f"{judged.slowdown:.1f} x slower at the same time, since second {judged.stretches.onset_s:.3g}"
-    names = [each.host for each in alike]
     sentence = f"Most of {{}} were {slower}, in {part.value}: none of them is blamed for it."
-    return levelled(taken, turns=True), [Limitation.of(sentence, "host", names)]
+    return levelled(taken, turns=True), [Limitation.of(sentence, "host", [each.host for each in alike])]
 
 
 def _first(series: Series, count: int, values: Doubles) -> Series:
@@ -296,8 +291,8 @@ def _evidence(verdict: _Verdict, design: Design) -> str:
     observed_s, expected_s = _seconds(verdict)
     doing = {Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for"}
     verb = doing.get(of.part, f"is in {of.part.value} for")
-    known = of.part is Part.COMPUTE and of.host in design.reference.batch_sizes
-    batch = f" for a batch of {design.reference.batch_sizes[of.host]}" if known else ""
+    batches = design.reference.batch_sizes if of.part is Part.COMPUTE else {}
+    batch = f" for a batch of {batches[of.host]}" if of.host in batches else ""
     designed = f", its designed factor of {of.factor:.4g} included" if abs(of.factor - 1) > 1e-6 else ""
     return (
         f"{of.host} {verb} {formatting.seconds(observed_s)} per iteration{batch} {judged.stretches.described()}; "
