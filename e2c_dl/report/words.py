@@ -228,7 +228,7 @@ def _off(links: int) -> str:
 def _no_culprit(report: Report, off: str) -> str:
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
     if report.untraced:
-        off = f"{off} {_unknown(report)}."
+        off = f"{off} {_unknown(report).capitalize()}."
     if broken := _breaking_off(report):
         first, hosts = formatting.count(report.iterations, "iteration"), formatting.count(len(broken), "host")
         off = f"{off} That is of the first {first}: traces of {hosts} break off."
@@ -245,14 +245,14 @@ def _no_culprit(report: Report, off: str) -> str:
 
 def _unknown(report: Report) -> str:
     what = "rank" if report.reference == EXPECTED else "host"  # of a script no more is known
-    return f"Nothing is known of {formatting.count(len(report.untraced), what)} without a trace"
+    return f"nothing is known of {formatting.count(len(report.untraced), what)} without a trace"
 
 
 def _untold(report: Report) -> str:
     """Of a trace that lacks so much that nobody can say what anything costs, as where a rank's is missing."""
     share = f"{report.unexplained * 100:.0f} % of the run's longest path has no known cause in the trace"
     if report.unexplained <= MOST_UNKNOWN:
-        share = _unknown(report)[:1].lower() + _unknown(report)[1:]
+        share = _unknown(report)
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
     if not report.findings:
         return f"No verdict: nothing that could be judged departs from {asked}, but {share}."

@@ -199,9 +199,10 @@ class Lane:
         self.leave(end_ns)
         rows, iteration = self.rows, self._iteration
         for bucket, nbytes in enumerate(nbytes_of):
-            joined_ns, no = min(ready.get(bucket, start_ns), start_ns), seq + bucket
+            joined_ns = min(ready.get(bucket, start_ns), start_ns)
             rows.append((
-                joined_ns, joined_ns, end_ns, nbytes, no, iteration, 0, -2, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
+                joined_ns, joined_ns, end_ns, nbytes, seq + bucket,
+                iteration, 0, -2, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
             ))  # fmt: skip
 
     def taken(self) -> list[Row]:
@@ -279,22 +280,20 @@ class Lane:
         rows, iteration, bucket = self.rows, self._iteration, -1
         launched_ns = min(at_ns.values())  # of a bucket of which that is not known, with the first
         for bucket, nbytes in enumerate(nbytes_of):
-            begin_ns = launched_ns = max(launched_ns, at_ns.get(bucket, 0))
+            launched_ns = max(launched_ns, at_ns.get(bucket, 0))
             rows.append((
-                begin_ns, begin_ns, max(begin_ns, end_ns), nbytes, seq + bucket,
+                launched_ns, launched_ns, max(launched_ns, end_ns), nbytes, seq + bucket,
                 iteration, 0, group, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
             ))  # fmt: skip
-        no = seq + bucket
-        rows.append((waited_ns, waited_ns, end_ns, 0, no, iteration, 0, group, bucket, -1, -1, 0, _AWAIT, 0))
+        self.record(_AWAIT, waited_ns, end_ns, bucket=bucket, seq=seq + bucket, peer_task=group)
 
     def _cut(self, pieces: Sequence[Piece], ready: Sequence[tuple[int, int]], end_ns: int) -> None:
         """A pass's ``pieces`` up to ``end_ns``, cut where buckets were ``ready`` (time, bucket)."""
-        rows, iteration, since_ns = self.rows, self._iteration, 0
+        since_ns = 0
         bounds = [*ready[:-1], (end_ns, ready[-1][1])] if ready else [(end_ns, 0)]
         for until_ns, bucket in bounds:
             for start_ns, stop_ns in pieces:
                 begin_ns, last_ns = max(start_ns, since_ns), min(stop_ns, until_ns)
                 if last_ns - begin_ns >= SHORTEST_NS:
-                    own = begin_ns, begin_ns, last_ns, 0, -1, iteration, -1, -2, bucket, -1, -1, 0, _BACKWARD, 0
-                    rows.append(own)
+                    self.record(_BACKWARD, begin_ns, last_ns, task=-1, bucket=bucket)
             since_ns = until_ns

@@ -99,11 +99,10 @@ class Tracer:
     def _leave(self) -> None:
         """A child of multiprocessing ends; what it raised is told to nobody before."""
         error = sys.exc_info()[1]
-        if error is self._handled:
-            error = None
-        if isinstance(error, SystemExit) and error.code and error.__context__ is not None:
-            error = error.__context__  # torch's spawn hands it to the parent, and exits
-        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+        if isinstance(error, SystemExit):  # torch's spawn hands what was raised to the parent, and exits
+            within = error.__context__
+            error = None if not error.code else error if within is None or within is self._handled else within
+        if error is not None and error is not self._handled:
             self._failure = _told(error)
         self.end()
 

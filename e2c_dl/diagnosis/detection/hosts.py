@@ -175,7 +175,8 @@ def _in_class(
 
 
 def _layers(alike: Sequence[HostSeries], design: Design) -> list[str]:
-    return [design.reference.topology.host(each.host).layer for each in alike]
+    layers = {host.name: host.layer for host in design.reference.topology.hosts}
+    return [layers[each.host] for each in alike]
 
 
 def _among_peers(
@@ -221,8 +222,7 @@ def _without_common(
     count = min(len(each.series) for each in alike)
     beyond = np.stack([each.series.values[:count] - one.base for each, one in zip(alike, own, strict=True)])
     shared = np.quantile(beyond, 1 - SHARED_BY, axis=0, method="lower")
-    (common,) = levelled([_first(alike[0].series, count, shared)])
-    judged = common.judged(0.0)
+    judged = levelled([_first(alike[0].series, count, shared)])[0].judged(0.0)
     if not judged.departs.any():
         return list(own), []
     steps = np.where(judged.windows, judged.beyond, 0.0)

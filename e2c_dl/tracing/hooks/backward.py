@@ -51,9 +51,7 @@ class Readiness:
         self.forget()
         self._all = [[weakref.ref(each) for each in bucket] for bucket in buckets]
         self.nbytes = [sum(each.numel() * each.element_size() for each in bucket) for bucket in buckets]
-        for number, bucket in enumerate(buckets):
-            for parameter in bucket:
-                self._handles.append(_hooked(parameter, self._learning(number)))
+        self._ask(self._learning)
 
     def settle(self) -> None:
         """From now on only ask the parameter of each bucket that came last."""
@@ -64,10 +62,12 @@ class Readiness:
     def ask_all(self) -> None:
         """From now on ask every parameter: which of them have gradients is not the same in all passes."""
         self.forget()
+        self._ask(self._settled)
+
+    def _ask(self, making: Callable[[int], Callable[[Any], None]]) -> None:
         for number, bucket in enumerate(self._all):
-            for each in bucket:
-                if (parameter := each()) is not None:
-                    self._handles.append(_hooked(parameter, self._settled(number)))
+            hooks = (_hooked(parameter, making(number)) for each in bucket if (parameter := each()) is not None)
+            self._handles += hooks
 
     def forget(self) -> None:
         for handle in self._handles:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SKIPPED = "some steps were skipped by a GradScaler (infinite gradients); each ends an iteration"
 RAISED = "a step of an optimizer raised: it ended no iteration; what followed up to the next step may be called step"
-
 ELSEWHERE = "another thread makes steps of an optimizer, too: what it does is not recorded"
 
 

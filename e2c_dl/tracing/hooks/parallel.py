@@ -121,7 +121,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     backward = backward_of(tracer)
     buffers: dict[int, Buffers] = {}  # by module's id: asked once, since a model may have many
-    modules: dict[int, Parallel] = tracer.parts.setdefault("ddp", {})  # by id: a weak one's key costs 5 us each time
+    modules: weakref.WeakKeyDictionary[Any, Parallel] = tracer.parts.setdefault("ddp", weakref.WeakKeyDictionary())
 
     def built(original: Function) -> Function:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -130,8 +130,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
             if not hasattr(getattr(self, "reducer", None), "get_backward_stats"):
                 tracer.limited(UNKNOWN)
                 return
-            modules[id(self)] = parallel = Parallel(self, tracer, backward)
-            weakref.finalize(self, _leave, modules, id(self), backward.reducing).atexit = False
+            modules[self] = parallel = Parallel(self, tracer, backward)
+            weakref.finalize(self, _leave, backward.reducing, parallel).atexit = False
             buffers.pop(id(self), None)  # another's, which is gone
             backward.reducing.append(parallel)
 
@@ -152,9 +152,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.on_undo(undo)
 
 
-def _leave(modules: dict[int, Parallel], key: int, reducing: list[Reducing]) -> None:
-    """The module of ``key`` is gone: so are its parameters, if the script has them no more."""
-    one = modules.pop(key)
+def _leave(reducing: list[Reducing], one: Parallel) -> None:
+    """The module of ``one`` is gone: so are its parameters, if the script has them no more."""
     one.readiness.leave()
     if one in reducing:
         reducing.remove(one)
