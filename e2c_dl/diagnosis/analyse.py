@@ -129,6 +129,7 @@ def analyse(
         staleness=staleness(trace),
         round_iterations=_round_iterations(messages),
         untraced=untraced,
+        untimed=tuple(str(link.element) for link in carried if link.by_receiver),
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
 

@@ -219,6 +219,8 @@ class Report:
     """Ranks exchange something in every so many iterations."""
     untraced: tuple[str, ...] = ()
     """Hosts that trained and left no trace: what happened there nobody knows."""
+    untimed: tuple[str, ...] = ()
+    """Links between whose ends no clocks tell: a longer delay of them would not have been seen."""
 
     @property
     def mean_iteration_s(self) -> float:

@@ -118,10 +118,10 @@ def verdict(report: Report, whole: str = "this run", *, links_off: int = 0) -> V
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
     if report.unexplained > MOST_UNKNOWN or (report.untraced and report.findings):
         return Verdict(tone=Tone.UNDECIDED, headline=_untold(report), points=points)
-    known = "The bottleneck, slow by design," if report.reference == DESIGN else "The bottleneck"
-    said = f" {known} is {best}." if best else _none_alone(report)
+    said = f" {_bottleneck(alone, report)} is {best}." if alone is not None and best else _none_alone(report)
     headline = _no_culprit(report, _off(links_off)) + said
-    tone = Tone.UNDECIDED if links_off or report.untraced or _breaking_off(report) else Tone.HEALTHY
+    unknown = links_off or report.untraced or report.untimed or _breaking_off(report)
+    tone = Tone.UNDECIDED if unknown else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
 
 
@@ -262,11 +262,15 @@ def _untold(report: Report) -> str:
 
 
 def _unseen(report: Report) -> str:
-    """`` A link slower by less than 1.2 ×, or a host by less than 1.15 ×, would not have been seen.``"""
+    """`` A link slower by less than 1.2 × or a host by less than 1.15 × would not have been seen.``, and what more."""
     known = [(kind, report.least_visible[kind]) for kind in (ElementKind.LINK, ElementKind.HOST)
              if kind in report.least_visible]  # fmt: skip
     said = [f"a {kind.value} slower by less than {least:.2f} ×" for kind, least in known]
-    return f" {' or '.join(said).capitalize()} all the time would not have been seen." if said else ""
+    unseen = f" {' or '.join(said).capitalize()} all the time would not have been seen." if said else ""
+    if report.untimed:
+        untimed = formatting.count(len(report.untimed), "link")
+        unseen += f" Nor would any longer delay of {untimed}: clocks do not tell."
+    return unseen
 
 
 def _none_alone(report: Report) -> str:
@@ -280,6 +284,14 @@ def _none_alone(report: Report) -> str:
     who = named(report.groups[0].element)
     saving = f"{formatting.seconds(report.groups[0].saved_s)} of {formatting.seconds(report.run_s)}"
     return f"{said} {who[:1].upper()}{who[1:]}, all twice as fast, would save {saving}."
+
+
+def _bottleneck(bottleneck: SpeedUp, report: Report) -> str:
+    """What the bottleneck is called: ``slow by design`` is what departs in nothing, and was judged by all."""
+    if report.reference != DESIGN:
+        return "The bottleneck"
+    known = "whose delay could not be judged" if str(bottleneck.element) in report.untimed else "slow by design"
+    return f"The bottleneck, {known},"
 
 
 def _speed_up(bottleneck: SpeedUp, run_s: float) -> str:

@@ -1,10 +1,14 @@
 """Clocks that contradict each other: whose times between hosts, or own lengths of time, are not to be believed.
 
-No message arrives before it was sent, the designed delay later. Where one seems to, beyond what alignment leaves open,
-one of its ends' clocks has stepped or drifted since; which, the other links of both tell::
+No message arrives before it was sent, the designed delay later. Where the first byte of one seems to, beyond what
+alignment leaves open, one of its ends' clocks is wrong: it has stepped or drifted since, or always was. Which, all
+links tell together. Of host h, whose clock is x[h] ahead, bounds hold in each window::
 
-    links into h     late by x     late by x        h's clock is x ahead, if all that its links show is that: those out
-    links out of h   early by x    early by x       of it early, those into it late; of both ends, if of neither
+    x[dst] - x[src] <= how late, beyond the designed delay, the first byte came that came soonest from src to dst
+
+The clocks that are wrong are those by which fewest nanoseconds explain all bounds (least sum of abs(x), a linear
+programme). Where others would nearly do, too (as of a link whose ends no other link holds to anything), none of them is
+believed; nor, where no clocks that go evenly within a window explain it, is that of any host that contradicts another.
 
 *Links* of such hosts, and of hosts whose clocks were never aligned, are judged by the receiver's clock alone, from a
 message's first byte to its last: a delay is not seen by it. *Hosts* whose clock stepped have stretches of computing
@@ -19,18 +23,23 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.optimize import linprog
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.formatting import seconds
+from e2c_dl.topology import Pair
 from e2c_dl.trace.clocks.certainty import in_steps
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 
 TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that
 SPREADS = 4.0  # of the designed jitter: by so much a normally distributed delay may be less
 MOST_OPEN = 0.05
+TELLS = 1.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +55,12 @@ class Untrusted:
 
 def untrusted_clocks(trace: Trace, carried: Sequence[ObservedLink], windows: Windows) -> Untrusted:
     """Whose clocks of ``trace``, whose links carried ``carried``, are not to be believed."""
-    early = {link.pair: _early_ns(link, windows) for link in carried}
-    least = {pair: float(np.nanmin(each)) for pair, each in early.items() if not np.isnan(each).all()}
-    wrong = {
-        link.pair for link in carried
-        if least.get(link.pair, 0.0) < -(TOLERANCE_NS + link.uncertainty_ns + SPREADS * link.designed.jitter_s * 1e9)
-    }  # fmt: skip
-    stepped = {host for pair in wrong for host in _blamed(pair, early)}
+    stepped, by_ns = _contradicting(carried, windows)
     bent = {rank.host for rank in trace.ranks if _is_bent(rank)}
     limitations = [*_about_steps(trace)]
     if stepped:
-        by_s = seconds(-min(least[pair] for pair in wrong) / 1e9)
-        void = f"Clocks of {{}} contradict the others' by up to {by_s}: no verdict on what these compute"
+        by = seconds(by_ns / 1e9)
+        void = f"Clocks of {{}} contradict the others' by up to {by}: no verdict on what these compute"
         limitations.append(Limitation.of(f"{void}; of links, receivers' clocks alone tell.", "host", sorted(stepped)))
     if bent - stepped:
         sentence = "Clocks of {} did not go evenly: no verdict on what these compute."
@@ -69,38 +72,60 @@ def untrusted_clocks(trace: Trace, carried: Sequence[ObservedLink], windows: Win
     )  # fmt: skip
 
 
-def _early_ns(link: ObservedLink, windows: Windows) -> Doubles:
-    """Of each window the least transfer beyond the designed delay, below 0 where clocks contradict; NaN without one."""
+def _contradicting(carried: Sequence[ObservedLink], windows: Windows) -> tuple[set[str], float]:
+    """The hosts whose clocks contradict the others', and by how much at most, ns."""
+    bounds_ns = np.array([_bounds_ns(link, windows) for link in carried]).reshape(len(carried), len(windows))
+    wrong = bounds_ns < 0
+    pairs = [link.pair for link in carried]
+    hosts: set[str] = set()
+    for window in sorted({_middle(each) for each in wrong if each.any()}):
+        told = ~np.isnan(bounds_ns[:, window])
+        among = [pair for pair, tells in zip(pairs, told, strict=True) if tells]
+        hosts |= wrong_clocks(among, bounds_ns[told, window])
+    return hosts, float(-np.nanmin(bounds_ns, initial=0.0))
+
+
+def _middle(which: npt.NDArray[np.bool_]) -> int:
+    """Of the windows in ``which`` the middle one: a step is within the first, where both of its sides are seen."""
+    found = np.flatnonzero(which)
+    return int(found[len(found) // 2])
+
+
+def _bounds_ns(link: ObservedLink, windows: Windows) -> Doubles:
+    """Of each window by how much at most ``link.dst``'s clock is ahead of ``link.src``'s; NaN without a message.
+
+    Below 0 only where it is by more than alignment, and the emulation of delays, leave open.
+    """
     shortest_ns = float(link.designed.delay_s.values.min()) * 1e9  # it may change while a message is on its way
-    beyond_ns = link.rows["recv_end_ns"] - link.rows["send_start_ns"] - shortest_ns
+    open_ns = TOLERANCE_NS + link.uncertainty_ns + SPREADS * link.designed.jitter_s * 1e9
+    late_ns = link.rows["recv_start_ns"] - link.rows["send_start_ns"] - shortest_ns
     least = np.full(len(windows), np.inf)
-    np.minimum.at(least, windows.of_messages(link.rows, link.began_ns), beyond_ns)
-    return np.where(np.isinf(least), np.nan, least)
+    np.minimum.at(least, windows.of_messages(link.rows, link.began_ns), late_ns)
+    return np.where(np.isinf(least), np.nan, np.where(least < -open_ns, least, np.maximum(least, 0.0)))
 
 
-def _blamed(pair: tuple[str, str], early: dict[tuple[str, str], Doubles]) -> tuple[str, ...]:
-    """The end of ``pair``, one of whose messages came too early, that its other links blame too; both, if neither."""
-    window = int(np.nanargmin(early[pair]))
-    amount = -float(early[pair][window])
-    blamed = []
-    for host, ahead in zip(pair, (1.0, -1.0), strict=True):
-        shown = []
-        for (src, dst), each in early.items():
-            if host in (src, dst) and (src, dst) != pair and not np.isnan(each).all():
-                moved = _moved_ns(each, window) * (1.0 if dst == host else -1.0) * ahead
-                shown.append(moved > amount / 4)
-        if shown and all(shown):
-            blamed.append(host)
-    return tuple(blamed) or pair
+def wrong_clocks(pairs: Sequence[Pair], bounds_ns: Doubles) -> set[str]:
+    """The hosts whose clocks are wrong, or may be, for that of ``pairs`` each dst's is ahead by ``bounds_ns`` at most.
 
-
-def _moved_ns(each: Doubles, window: int) -> float:
-    """How much later than usual, or sooner, messages of about that window came: of those around it the furthest."""
-    near = each[max(0, window - 1) : window + 2]
-    apart = near[~np.isnan(near)] - np.nanmedian(each) if not np.isnan(near).all() else np.zeros(1)
-    furthest = float(apart[np.argmax(np.abs(apart))])
-    early = float(np.nanmin(near)) if not np.isnan(near).all() else 0.0
-    return min(furthest, early) if early < -TOLERANCE_NS else furthest
+    Those that least explains, and those that less than TELLS times as much would, too. Of bounds that no clocks keep,
+    which contradict each other around a circle: both ends of each pair that is broken by clocks that are right.
+    """
+    hosts = sorted({host for pair in pairs for host in pair})
+    ends = np.searchsorted(hosts, np.array(pairs).reshape(-1, 2))
+    each = np.arange(len(pairs))
+    ahead = sparse.coo_array(
+        (np.repeat([1.0, -1.0], len(pairs)), (np.tile(each, 2), np.concatenate([ends[:, 1], ends[:, 0]]))),
+        shape=(len(pairs), len(hosts)),
+    ).tocsr()  # fmt: skip
+    found: set[str] = set()
+    for _ in range(2):
+        cost = np.where(np.isin(hosts, sorted(found)), TELLS, 1.0)
+        solved = linprog(np.tile(cost, 2), A_ub=sparse.hstack([ahead, -ahead]), b_ub=bounds_ns, method="highs")
+        if not solved.success:
+            return {host for pair, bound in zip(pairs, bounds_ns, strict=True) if bound < 0 for host in pair}
+        off_ns = solved.x[: len(hosts)] - solved.x[len(hosts) :]
+        found |= {host for host, by_ns in zip(hosts, off_ns, strict=True) if abs(by_ns) > TOLERANCE_NS}
+    return found
 
 
 def _is_bent(rank: RankTrace) -> bool:

@@ -65,7 +65,7 @@ def times_ns(graph: Graph, costs: Costs) -> Doubles:
     if reached < len(graph.posts):
         raise AnalysisError(
             f"trace: {len(graph.posts) - reached} of {len(graph.posts)} moments wait for each other in a circle; "
-            "the archive mixes two runs or is damaged: run e2c-dl verify on it"
+            "a clock was set back, or the archive mixes two runs or is damaged: run e2c-dl verify on it"
         )
     return times
 

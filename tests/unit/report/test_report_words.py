@@ -85,6 +85,18 @@ def test_where_hosts_left_no_trace_nothing_is_said_to_be_healthy(healthy: Report
     assert "Nothing is known of 2 hosts without a trace." in said.headline
 
 
+def test_a_link_of_which_no_delay_would_have_been_seen_is_not_slow_by_design(healthy: Report) -> None:
+    slowest = SpeedUp(
+        element=Element(kind=ElementKind.LINK, src="a", dst="b"), speedup=4 / 3, saved_s=healthy.run_s / 4
+    )
+    report = replace(healthy, bottlenecks=(slowest,))
+    assert "The bottleneck, slow by design, is link a -> b" in words.verdict(report).headline
+    said = words.verdict(replace(report, untimed=("a -> b", "b -> a")))
+    assert said.tone is words.Tone.UNDECIDED
+    assert "Nor would any longer delay of 2 links: clocks do not tell." in said.headline
+    assert "The bottleneck, whose delay could not be judged, is link a -> b" in said.headline
+
+
 def test_limitations_weaken_the_verdict(healthy: Report) -> None:
     said = words.verdict(replace(healthy, limitations=("cores were oversubscribed",)))
     assert "nothing that could be judged departs" in said.headline
