@@ -19,7 +19,7 @@ from e2c_dl.diagnosis.detection.stalls import with_stalls
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import DESIGN, EXPECTED, Chance, ElementKind, HostSummary, Limitation, LinkSummary, Report
 from e2c_dl.diagnosis.observed import Observed, observe
-from e2c_dl.diagnosis.prefix import lacks_iterations
+from e2c_dl.diagnosis.prefix import about_completeness, about_losses
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.replay.whatif import Predictor
@@ -94,8 +94,8 @@ def analyse(
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
     elements, groups = speed_ups(predictor, carried, design) if speeding_up and not untraced else ((), ())
     limitations: tuple[Limitation, ...] = (
-        *_about_completeness(trace, iterations, messages, missing),
-        *_about_losses(trace),
+        *about_completeness(trace, iterations, messages, missing),
+        *about_losses(trace),
         *observed.untrusted.limitations,
         *hosts.limitations,
         *links.limitations,
@@ -200,45 +200,6 @@ def _links(trace: Trace, carried: Sequence[ObservedLink]) -> tuple[LinkSummary, 
         )
         for link in carried
     )
-
-
-def _about_completeness(
-    trace: Trace, iterations: int, messages: Messages, missing: Sequence[str]
-) -> Iterator[Limitation]:
-    if missing:
-        yield Limitation.of(
-            "No trace of {}: what happened there is not known, nor where the bottleneck is.", "host", missing
-        )
-    broken = [rank.host for rank in trace.ranks if not rank.complete]
-    if broken:
-        figures = f"figures are of the {iterations} iterations all finished"
-        yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
-    counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
-    gaps = [rank.host for rank in trace.ranks if lacks_iterations(rank)]
-    if gaps and not broken:
-        figures = f"figures per iteration are of the first {iterations}"
-        yield Limitation.of("The trace of {} lacks iterations: " + figures + ".", "host", gaps)
-    elif not broken and max(counts) > iterations:
-        unlike = f"Ranks trained {iterations} to {max(counts)} iterations"
-        yield Limitation(sentence=f"{unlike}: figures per iteration are of the first {iterations} of each.")
-    elif not broken and messages.unmatched:  # of a trace that breaks off, some must be
-        yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
-
-
-def _about_losses(trace: Trace) -> Iterator[Limitation]:
-    unreadable = trace.facts.get("hosts_unreadable", ())
-    if unreadable:
-        yield Limitation.of("The trace of {} cannot be read; `e2c-dl verify` names the file.", "host", unreadable)
-    damaged = [rank for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
-    if damaged:
-        spans, size_bytes = (sum(getattr(rank.lost, name) for rank in damaged) for name in ("spans", "damaged_bytes"))
-        what = f"{spans} spans are missing, {size_bytes} bytes could not be read"
-        yield Limitation.of("The trace of {} is damaged: " + what + ".", "host", [rank.host for rank in damaged])
-    short = [rank for rank in trace.ranks if rank.lost.dropped]
-    if short:
-        what = f"{sum(rank.lost.dropped for rank in short)} spans, those of slow iterations kept before others"
-        yield Limitation.of(f"For lack of room, traces lack {what}: " + "{}.", "host", [rank.host for rank in short])
-    yield from (Limitation(sentence=sentence) for sentence in trace.connections.limitations)
 
 
 def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:

@@ -16,15 +16,17 @@ what they waited for then is not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.states import IS_WAIT
 from e2c_dl.errors import AnalysisError
 from e2c_dl.trace.collectives import of_library
+from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import SPAN, Phase, RankTrace, Spans, Trace
 
 
@@ -79,6 +81,47 @@ def training_span(start_ns: int, end_ns: int) -> Spans:
 def lacks_iterations(rank: RankTrace) -> bool:
     """Whether one is missing before the last that it finished."""
     return _finished(rank) < len(_iterations(rank))
+
+
+def about_completeness(
+    trace: Trace, iterations: int, messages: Messages, missing: Sequence[str]
+) -> Iterator[Limitation]:
+    """What of ``trace`` is not among the ``iterations`` that all ranks finished; ``missing``: hosts that left none."""
+    if missing:
+        yield Limitation.of(
+            "No trace of {}: what happened there is not known, nor where the bottleneck is.", "host", missing
+        )
+    broken = [rank.host for rank in trace.ranks if not rank.complete]
+    if broken:
+        figures = f"figures are of the {iterations} iterations all finished"
+        yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
+    counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
+    gaps = [rank.host for rank in trace.ranks if lacks_iterations(rank)]
+    if gaps and not broken:
+        figures = f"figures per iteration are of the first {iterations}"
+        yield Limitation.of("The trace of {} lacks iterations: " + figures + ".", "host", gaps)
+    elif not broken and max(counts) > iterations:
+        unlike = f"Ranks trained {iterations} to {max(counts)} iterations"
+        yield Limitation(sentence=f"{unlike}: figures per iteration are of the first {iterations} of each.")
+    elif not broken and messages.unmatched:  # of a trace that breaks off, some must be
+        yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
+
+
+def about_losses(trace: Trace) -> Iterator[Limitation]:
+    """What of ``trace`` cannot be read, or was not kept."""
+    unreadable = trace.facts.get("hosts_unreadable", ())
+    if unreadable:
+        yield Limitation.of("The trace of {} cannot be read; `e2c-dl verify` names the file.", "host", unreadable)
+    damaged = [rank for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
+    if damaged:
+        spans, size_bytes = (sum(getattr(rank.lost, name) for rank in damaged) for name in ("spans", "damaged_bytes"))
+        what = f"{spans} spans are missing, {size_bytes} bytes could not be read"
+        yield Limitation.of("The trace of {} is damaged: " + what + ".", "host", [rank.host for rank in damaged])
+    short = [rank for rank in trace.ranks if rank.lost.dropped]
+    if short:
+        what = f"{sum(rank.lost.dropped for rank in short)} spans, those of slow iterations kept before others"
+        yield Limitation.of(f"For lack of room, traces lack {what}: " + "{}.", "host", [rank.host for rank in short])
+    yield from (Limitation(sentence=sentence) for sentence in trace.connections.limitations)
 
 
 def _finished(rank: RankTrace) -> int:

@@ -110,6 +110,7 @@ def _print(found: Ranking) -> None:
     best, own = found.rows[0], found.own
     if own is not None and best.candidate != own.candidate:
         console.print(f"as it is: {own.candidate}, place {found.rows.index(own) + 1} of {len(found.rows)}")
+    console.print("No time has evaluations in it: a run that evaluates while it trains takes longer by these.")
     if best.loss is None:
         console.print(
             "Times are to the same samples, not to the same model: --objective accuracy, or --real, looks at what is "

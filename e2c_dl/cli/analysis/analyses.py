@@ -170,9 +170,11 @@ def _operations(source: Path) -> Operations:
     if is_job_trace(source):
         return read_job_trace(source)
     from e2c_dl.archive.read import open_archive
+    from e2c_dl.diagnosis.diagnose import read_run
     from e2c_dl.diagnosis.straggler.run_trace import operations_of
 
-    return operations_of(open_archive(source).trace())
+    trace, _, reference = read_run(open_archive(source))
+    return operations_of(trace, [host.name for host in reference.topology.ranks if host.name not in trace.hosts])
 
 
 def _print(content: RenderableType) -> None:

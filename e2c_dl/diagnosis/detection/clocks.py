@@ -24,8 +24,6 @@ from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.optimize import linprog
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.windows import Windows
@@ -110,6 +108,9 @@ def wrong_clocks(pairs: Sequence[Pair], bounds_ns: Doubles) -> set[str]:
     Those that least explains, and those that less than TELLS times as much would, too. Of bounds that no clocks keep,
     which contradict each other around a circle: both ends of each pair that is broken by clocks that are right.
     """
+    from scipy import sparse  # where they are needed: they take long to import
+    from scipy.optimize import linprog
+
     hosts = sorted({host for pair in pairs for host in pair})
     ends = np.searchsorted(hosts, np.array(pairs).reshape(-1, 2))
     each = np.arange(len(pairs))

@@ -17,13 +17,14 @@ faster, figures are those of this order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.prefix import common_prefix
+from e2c_dl.diagnosis.prefix import about_completeness, about_losses, common_iterations, common_prefix
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.diagnosis.straggler.metrics import Operations
 from e2c_dl.diagnosis.straggler.precedence import Floats, Longs, Precedence
@@ -38,8 +39,10 @@ MESSAGE, LEAVING = "message", "message leaving"
 """Kinds: until a message has arrived; until its sender is rid of it."""
 
 
-def operations_of(trace: Trace) -> Operations:
+def operations_of(trace: Trace, missing: Sequence[str] = ()) -> Operations:
     """All operations; of a run that broke off, those of the iterations that all ranks finished.
+
+    ``missing``: hosts that trained and left no trace, of which nothing is among them.
 
     Raises: AnalysisError, if there are none, or messages are hidden in collectives of a library.
     """
@@ -49,7 +52,8 @@ def operations_of(trace: Trace) -> Operations:
     # Where ranks end at different times, one goes on serving the others after its last iteration.
     prefix = trace if all(rank.complete for rank in trace.ranks) and trace.ranks else common_prefix(trace)
     program = _Program(prefix)
-    messages = join(prefix).joined
+    both = join(prefix)
+    messages = both.joined
     arrived, left = len(program.spans) + np.arange(2 * len(messages)).reshape(2, -1)
     edges = [*program.edges(), *_messages(program, messages, arrived, left)]
     earlier, later = np.concatenate(edges, axis=1)
@@ -57,6 +61,7 @@ def operations_of(trace: Trace) -> Operations:
     measured_s = np.concatenate([program.length_ns(), *_lengths_ns(messages)]) / 1e9
     intervals = [training_ns(rank) for rank in prefix.ranks]
     length_ns = max(end for _, end in intervals) - min(start for start, _ in intervals)
+    about = (*about_completeness(trace, common_iterations(trace), both, missing), *about_losses(trace))
     return Operations(
         kind=kind,
         row=np.concatenate([program.row, *2 * [np.searchsorted(program.ranks, messages["src"])]]),
@@ -71,6 +76,7 @@ def operations_of(trace: Trace) -> Operations:
         workers=tuple((rank.host, row, 0) for row, rank in enumerate(prefix.ranks)),
         steps=(0,),
         steps_s=np.array([length_ns / 1e9]),
+        limitations=tuple(each.sentence for each in about),
     )
 
 
