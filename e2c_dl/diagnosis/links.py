@@ -113,6 +113,13 @@ class ObservedLink:
         return None if np.isnan(share) else share
 
     @property
+    def most_lost(self) -> float:
+        """How many of its segments may have been lost at most: those sent again; infinite, if that is not told."""
+        if self.traffic is None or self.sent_again is None:
+            return math.inf
+        return float(self.traffic.total["retransmissions"][0])
+
+    @property
     def judgeable(self) -> bool:
         """Whether it has a rate that it can be held to."""
         return self.designed.rate is not None and not self.designed.loses

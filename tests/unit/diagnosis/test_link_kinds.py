@@ -51,8 +51,8 @@ def test_a_link_departs_by_what_was_changed(departs, part) -> None:
     assert culprit.part is part
 
 
-@pytest.mark.parametrize(("again", "is_loss"), [(20.0, True), (0.0, False), (np.nan, True)])
-def test_where_no_socket_sent_anything_again_nothing_was_lost(again, is_loss) -> None:
+@pytest.mark.parametrize(("again", "is_loss"), [(100.0, True), (0.0, False), (2.0, False), (np.nan, True)])
+def test_where_no_socket_sent_anything_again_or_too_little_nothing_was_lost(again, is_loss) -> None:
     run = trained(loss=0.02)
     total = np.zeros(1, dtype=LINK_ITERATION)
     total["segments"], total["retransmissions"] = 1000, again

@@ -25,20 +25,21 @@ comes and goes serves ALIKE of them as slowly as the slowest, and others as desi
 meanwhile; where it is there for OFTEN of them, others need not be as designed. An added delay keeps no message at its
 sender: where they wait there, unevenly long, for the one before to leave, they are not late by a delay. And each may
 be late by less than the one before, clearly and for long: a window that was halved grows again. Where the sender's
-socket was looked at and sent nothing again, nothing was lost, however the messages scatter.
+socket was looked at and sent nothing again, nothing was lost, however the messages scatter; nor is loss why, where it
+sent fewer segments again than RESENT of the messages that would have lost some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
+from e2c_dl.diagnosis.detection.links.sending_again import is_near, shrinks, takes_sending_again
 from e2c_dl.diagnosis.links import ObservedLink, after_delay_ns, services_ns
 from e2c_dl.diagnosis.model import Part
 
@@ -58,10 +59,8 @@ LARGE = 0.25  # of what the largest takes
 ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as the slowest
 OFTEN = 0.3  # of the messages: where segments are lost, so many are not alike to UNEVEN
 SPREADS = 5.0  # of the others: so much later is a late one
+RESENT = 0.25  # of the messages that lost segments: fewer segments sent again are not why
 STEPS = 24
-NEAR = 0.1  # to what sending again takes: so near to it that may be why
-TIME_OUT_NS = 200e6  # the least after which TCP sends again what nobody acknowledges
-SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +98,11 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
         return at_times
     if link.sent_again != 0 and len(fit.late_ns) >= LEAST_SCATTERED and shrinks(fit.late_ns):
         return Kind(part=Part.LOSS, rate=fit.rate(0.0), recovers=True)
-    lost = None if link.sent_again == 0 else _lost(fit, 0.0 if is_rate else best_ns)
+    lost = _lost(fit, 0.0 if is_rate else best_ns)
     if lost is not None:
         return lost
     if is_delay and (fit.small or not is_rate):
-        held_up = None if link.sent_again == 0 else _held_up(fit)
-        return held_up or Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
+        return _held_up(fit) or Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
     if is_rate and is_delay:
         uneven = link.sent_again != 0 and fit.scatter(0.0, fit.rate(0.0), within=MOSTLY) >= MAY_SCATTER
         return Kind(part=Part.RATE_DELAY_OR_LOSS if uneven else Part.RATE_OR_DELAY, rate=fit.rate(0.0))
@@ -115,19 +113,12 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     return Kind(part=part, rate=rate, delay_ns=best_ns)
 
 
-def shrinks(late_ns: Doubles) -> bool:
-    """Whether each third of the messages, which are enough, is clearly less late than the one before it."""
-    thirds = [float(np.median(each)) for each in np.array_split(late_ns, 3)] if len(late_ns) >= LEAST_SHRINKING else []
-    steadily = all(after <= SHRINKS * before for before, after in pairwise(thirds))
-    return bool(thirds) and steadily and thirds[-1] <= SHRUNK * thirds[0]  # of a lower rate it stays
-
-
 def lost_a_round_trip(link: ObservedLink, departs: npt.NDArray[np.bool_], late_ns: float) -> Kind | None:
     """LOSS, where the ``departs`` that are late are so by ``late_ns``, and that is a round trip: what sends it again.
 
     None: it is not, or its socket has sent nothing again.
     """
-    if link.sent_again == 0 or not _is_near(late_ns, link.round_trip_ns):
+    if link.sent_again == 0 or not is_near(late_ns, link.round_trip_ns):
         return None
     late = link.services_ns - link.expected_ns > late_ns / 2
     return Kind(part=Part.LOSS, late_share=float(late[departs].mean()), late_ns=late_ns)
@@ -139,18 +130,9 @@ def _at_times(link: ObservedLink, fit: _Fit, *, is_rate: bool, is_delay: bool) -
     if slowest is not None:
         return Kind(part=Part.RATE, rate=slowest, scatter=fit.scatter(0.0, fit.rate(0.0)))
     later_ns = fit.later_at_times_ns()
-    if later_ns is None or (link.sent_again != 0 and _takes_sending_again(later_ns, link.round_trip_ns)):
+    if later_ns is None or (link.sent_again != 0 and takes_sending_again(later_ns, link.round_trip_ns)):
         return None
     return Kind(part=Part.DELAY, delay_ns=later_ns)
-
-
-def _takes_sending_again(late_ns: float, round_trip_ns: float) -> bool:
-    """Whether what is late by so much may have been sent again: a round trip later, or when TCP's time was out."""
-    return any(_is_near(late_ns, each) for each in (round_trip_ns, TIME_OUT_NS, TIME_OUT_NS + round_trip_ns))
-
-
-def _is_near(late_ns: float, of_ns: float) -> bool:
-    return abs(late_ns - of_ns) <= NEAR * of_ns
 
 
 def _from_first_to_last_late(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -184,10 +166,12 @@ def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
     late = left_ns - usual_ns > max(fit.one_way_ns + delay_ns, SPREADS * spread_ns)  # to send it again takes that
     share = float(late.mean())
     missing_ns = float(np.sum(fit.left_ns(0.0, 1.0)[fit.telling]))
-    if late.sum() >= LEAST_LATE and LATE_SHARE <= share < 0.5 and left_ns[late].sum() >= LATE_PART * missing_ns:
+    are_few = late.sum() >= LEAST_LATE and LATE_SHARE <= share < 0.5 and fit.may_be_lost(int(late.sum()))
+    if are_few and left_ns[late].sum() >= LATE_PART * missing_ns:
         return Kind(part=Part.LOSS, rate=rate, late_share=share, late_ns=float(np.median(left_ns[late] - usual_ns)))
     scatter = fit.scatter(delay_ns, rate)
-    if len(left_ns) >= LEAST_SCATTERED and (rate > 1 or delay_ns > 0) and scatter >= SCATTER:
+    is_slow = len(left_ns) >= LEAST_SCATTERED and (rate > 1 or delay_ns > 0)
+    if is_slow and scatter >= SCATTER and fit.may_be_lost(len(left_ns)):
         return Kind(part=Part.LOSS, rate=rate, scatter=scatter)
     return None
 
@@ -195,7 +179,7 @@ def _lost(fit: _Fit, delay_ns: float) -> Kind | None:
 def _held_up(fit: _Fit) -> Kind | None:
     """Of messages that seem late, whatever their size: whether they left unevenly late, the next one waiting there."""
     paces = fit.paces()
-    if len(paces) < LEAST_SCATTERED:
+    if len(paces) < LEAST_SCATTERED or not fit.may_be_lost(len(paces)):
         return None
     pace = max(1.0, float(np.median(paces)))
     scatter = float(np.median(np.abs(paces - pace))) / MAD_OF_NORMAL / pace
@@ -216,6 +200,10 @@ class _Fit:
         self.late_ns: Doubles = np.maximum(0.0, late_ns[departs])  # if all of it were delay
         self.jitter_ns = link.designed.jitter_s * 1e9
         self.one_way_ns = max(float(np.median(link.designed_delay_ns[departs])), 2e6)
+
+    def may_be_lost(self, messages: int) -> bool:
+        """Whether so many of its messages may be as they are because of what was sent again."""
+        return self._link.most_lost >= RESENT * messages
 
     def rate(self, delay_ns: float) -> float:
         """The rate that suits the messages best, with that delay."""

@@ -19,7 +19,6 @@ from e2c_dl.diagnosis.detection.links.kinds import (
     GRAIN_NS,
     LEAST_MESSAGES,
     MAY_SCATTER,
-    NEAR,
     UNTOLD,
     Kind,
     kind_of,
@@ -27,6 +26,7 @@ from e2c_dl.diagnosis.detection.links.kinds import (
 )
 from e2c_dl.diagnosis.detection.links.longer_delay import longer_delay_ns
 from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
+from e2c_dl.diagnosis.detection.links.sending_again import NEAR
 from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink

@@ -26,7 +26,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, shrinks
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.links.sending_again import shrinks
 from e2c_dl.diagnosis.detection.series import FLOOR
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.ethernet import wire_bits_of
