@@ -21,6 +21,7 @@ from dataclasses import replace
 from e2c_dl.dynamics.faults import LINK_FAULTS, BegunFaults, NumberedFault, Window, faults_of_kind
 from e2c_dl.scenario.model import FaultKind, LinkSchedule, Scenario
 from e2c_dl.scenario.schedule import SAME_S
+from e2c_dl.scenario.what_if import LinkChange
 from e2c_dl.topology import Link, Pair
 
 
@@ -89,8 +90,10 @@ class LinksInForce:
             return math.inf
         moments = [window.next_edge_s(time_s) for window in of_link]
         if schedule := self._scenario.schedules.links.get(pair):
-            values = (schedule.rate_bps, schedule.delay_s, schedule.loss)
-            moments += [each.next_change_s(time_s) for each in values if each is not None]
+            asked = self._scenario.what_if.links.get(pair, LinkChange())
+            rate = schedule.rate_bps if asked.rate_bps is None else None  # what is asked for holds, whatever its time
+            delay = schedule.delay_s if asked.delay_s is None else None
+            moments += [each.next_change_s(time_s) for each in (rate, delay, schedule.loss) if each is not None]
         return min(moments, default=math.inf)
 
 

@@ -14,6 +14,7 @@ from e2c_dl.dynamics.links import LinksInForce
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Fault, FaultKind, Injected, LinkSchedule, Scenario, Schedules
 from e2c_dl.scenario.schedule import SAME_S, Schedule
+from e2c_dl.scenario.what_if import Changed, LinkChange
 from e2c_dl.topology import BurstLoss, Link
 
 FIRST_LIGHT = load(Path(__file__).parents[2] / "experiments" / "first-light")
@@ -142,3 +143,13 @@ def test_a_fault_of_an_iteration_begins_with_it() -> None:
     assert links.link(B, 100.0, begun).down
     assert links.next_change_s([B], (), 100.0, begun) == 104.0
     assert not links.link(B, 104.0, begun).down
+
+
+@given(rates, st.floats(0, 40))
+def test_what_is_asked_for_instead_of_a_schedule_never_changes(rate: Schedule, time_s: float) -> None:
+    asked = replace(
+        scenario(schedule=LinkSchedule(rate_bps=rate)), what_if=Changed(links={A: LinkChange(rate_bps=MBIT)})
+    )
+    links = LinksInForce(asked)
+    assert links.link(A, time_s, BegunFaults()).rate_bps == MBIT
+    assert links.next_change_s([A], (), time_s, BegunFaults()) == math.inf, "who waits for a change would for ever"
