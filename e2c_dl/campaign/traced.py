@@ -26,7 +26,7 @@ from e2c_dl.diagnosis.scripts import TRACED, WORLD_SIZE
 from e2c_dl.errors import E2cDlError, InputError
 from e2c_dl.redaction import Redactor, without_found
 from e2c_dl.report.page.html import write_report
-from e2c_dl.report.words import verdict
+from e2c_dl.report.verdict import verdict_of
 from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import described
@@ -194,7 +194,7 @@ def headline(archive: Path) -> tuple[str, ...]:
     read = open_archive(archive)
     lines = [*read.run.what_happened]
     if (archive / layout.REPORT_JSON).is_file():
-        lines.append(verdict(read_report(read)).headline)
+        lines.append(verdict_of(read_report(read)).headline)
     else:
         lines += [sentence for sentence in read.run.limitations if sentence.startswith(NO_REPORT)]
     return (*lines, f"archive {archive}; `e2c-dl report {archive}` says more")

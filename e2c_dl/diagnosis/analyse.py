@@ -17,7 +17,17 @@ from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
 from e2c_dl.diagnosis.detection.stalls import with_stalls
 from e2c_dl.diagnosis.links import ObservedLink
-from e2c_dl.diagnosis.model import DESIGN, EXPECTED, Chance, ElementKind, HostSummary, Limitation, LinkSummary, Report
+from e2c_dl.diagnosis.model import (
+    DESIGN,
+    EXPECTED,
+    Chance,
+    Element,
+    ElementKind,
+    HostSummary,
+    Limitation,
+    LinkSummary,
+    Report,
+)
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.prefix import about_completeness, about_losses
 from e2c_dl.diagnosis.references import Reference
@@ -129,6 +139,7 @@ def analyse(
         staleness=staleness(trace),
         round_iterations=_round_iterations(messages),
         untraced=untraced,
+        unjudged=_unjudged(prefix, carried, hosts, links),
         untimed=tuple(str(link.element) for link in carried if link.by_receiver),
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
@@ -146,6 +157,15 @@ def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, floa
     """Kind of element -> times slower that each one judged must have been to be seen."""
     known = {ElementKind.HOST: hosts.least_visible, ElementKind.LINK: links.least_visible}
     return {kind: least for kind, least in known.items() if least is not None}
+
+
+def _unjudged(trace: Trace, carried: Sequence[ObservedLink], hosts: Judgement, links: Judgement) -> tuple[str, ...]:
+    """Hosts of ``trace`` and links that ``carried`` something which no judgement is on."""
+    judged = hosts.held | links.held
+    judged |= {one for each in (hosts, links) for found in each.departures for one in (found.element, *found.members)}
+    took_part = [Element(kind=ElementKind.HOST, src=rank.host) for rank in trace.ranks]
+    took_part += [link.element for link in carried]
+    return tuple(str(each) for each in took_part if each not in judged)
 
 
 def _iteration_s(trace: Trace, iterations: int) -> float:

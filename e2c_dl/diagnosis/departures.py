@@ -91,6 +91,8 @@ class Judgement:
     """Element -> times slower that it must have been, all the time, to be seen."""
     looked: Mapping[Element, Looked] = field(default_factory=lambda: MappingProxyType({}))
     """Element that was judged -> when it was looked at."""
+    held: frozenset[Element] = frozenset()
+    """Those that would have been seen had they been slower all the time: there is something to hold them to."""
 
 
 def low_median(values: Sequence[float]) -> float:

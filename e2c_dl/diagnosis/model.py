@@ -219,6 +219,8 @@ class Report:
     """Ranks exchange something in every so many iterations."""
     untraced: tuple[str, ...] = ()
     """Hosts that trained and left no trace: what happened there nobody knows."""
+    unjudged: tuple[str, ...] = ()
+    """Hosts and links that took part, and of which nobody knows how fast they should be."""
     untimed: tuple[str, ...] = ()
     """Links between whose ends no clocks tell: a longer delay of them would not have been seen."""
 

@@ -15,9 +15,10 @@ from e2c_dl import formatting
 from e2c_dl.atomic_write import written
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
 from e2c_dl.diagnosis.states import State
-from e2c_dl.report import colours, words
+from e2c_dl.report import colours
 from e2c_dl.report.page.map import LOOKS, link_kind, positions
 from e2c_dl.report.rows import LinkRow, links_off
+from e2c_dl.report.verdict import Tone, verdict_of
 from e2c_dl.topology import Pair
 
 INK, SOFT, PAPER = "#1b1f24", "#59636e", "#ffffff"
@@ -29,8 +30,8 @@ def picture(report: Report, links: Sequence[LinkRow], title: str, path: Path) ->
     """``path``, a PNG of 1600 by 900 pixels, shows ``report``. Raises: ArchiveError if it cannot be written."""
     figure = Figure(figsize=(16, 9), dpi=DPI, facecolor=PAPER)
     canvas: Any = FigureCanvasAgg(figure)  # no display is needed, and pyplot keeps no state
-    said = words.verdict(report, links_off=links_off(links))
-    colour = colours.CULPRIT if said.tone is words.Tone.CULPRITS else INK
+    said = verdict_of(report, links_off=links_off(links))
+    colour = colours.CULPRIT if said.tone is Tone.CULPRITS else INK
     figure.text(0.04, 0.945, _literal(title), fontsize=15, color=SOFT, va="center")
     headline = textwrap.fill(_literal(said.headline), HEADLINE_WIDTH)
     figure.text(0.04, 0.915, headline, fontsize=18, color=colour, weight="bold", va="top", linespacing=1.35)

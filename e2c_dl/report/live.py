@@ -16,6 +16,7 @@ from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import Element
 from e2c_dl.report import terminal, words
 from e2c_dl.report.page.live import build
+from e2c_dl.report.verdict import verdict_of
 
 PAGE_EVERY_S = 3
 
@@ -37,7 +38,7 @@ def headline(now: Now) -> str:
     """The verdict in a sentence or two: of which iterations, and since when its culprits are named."""
     if now.diagnosis is None:
         return "No verdict yet."
-    said = words.verdict(now.diagnosis.report, "these iterations")
+    said = verdict_of(now.diagnosis.report, "these iterations")
     since = [f"{words.named(element)} since iteration {stop}" for element, stop in now.since.items()]
     named = f" Named: {', '.join(since)}." if since else ""
     return f"Iterations {now.first} to {now.stop - 1}. {said.headline}{named}"
@@ -71,7 +72,7 @@ def on_terminal(now: Now) -> RenderableType:
     if now.diagnosis is None:
         parts.append(Text(headline(now), style="bold yellow"))
     else:
-        said = words.verdict(now.diagnosis.report)
+        said = verdict_of(now.diagnosis.report)
         parts += [Text(headline(now), style=terminal.TONES[said.tone]), *terminal.bullets(said.points)]
         parts += [Text(""), terminal.states(now.diagnosis.report)]
     if now.not_yet:

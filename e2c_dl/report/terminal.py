@@ -24,8 +24,9 @@ from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
 from e2c_dl.report.rows import LinkRow, link_rows, links_off
+from e2c_dl.report.verdict import Tone, verdict_of
 
-TONES = {words.Tone.CULPRITS: "bold red", words.Tone.HEALTHY: "bold green", words.Tone.UNDECIDED: "bold yellow"}
+TONES = {Tone.CULPRITS: "bold red", Tone.HEALTHY: "bold green", Tone.UNDECIDED: "bold yellow"}
 UNUSED_LINKS = (
     6  # as many links that training did not use are listed at most: of those as asked for none, if it used any
 )
@@ -47,7 +48,7 @@ def summary(
     ``archive`` is where the run is kept, to be named last; ``changes`` are sentences: what changed while it trained.
     """
     rows = link_rows(links, report)
-    said = words.verdict(report, links_off=links_off(rows))
+    said = verdict_of(report, links_off=links_off(rows))
     parts: list[RenderableType] = []
     if run.outcome is not Outcome.FINISHED:
         parts += [Text(words.outcome(run), style="bold yellow"), *bullets(run.what_happened[1:])]

@@ -16,7 +16,7 @@ from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.model import ElementKind, Finding, Part, Report
 from e2c_dl.diagnosis.stretches import When
-from e2c_dl.report.words import Tone, verdict
+from e2c_dl.report.verdict import Tone, verdict_of
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.model import Phase
@@ -88,7 +88,7 @@ def test_without_a_ranks_trace_nobody_is_named_who_is_as_designed(disturbed: boo
     found = analyse(replace(run.trace, ranks=left), replace(run, links=designed, hosts=hosts()).reference())
     assert {str(element) for element in found.blamed} <= ({NAME, "edge-1"} if disturbed else set())
     assert found.untraced == (f"edge-{missing + 1}",)
-    said = verdict(found)
+    said = verdict_of(found)
     assert said.tone is (Tone.CULPRITS if found.culprits else Tone.UNDECIDED)
 
 

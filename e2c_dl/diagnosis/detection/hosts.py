@@ -15,8 +15,9 @@ theirs, and may then be slower by all of it.
 Peers in REDUCE may sum vectors of different lengths: only one that takes TWICE as long departs. Of two hosts of a class
 the slower one must be PAIR times as slow.
 
-Hosts whose batches follow their speed while they run make themselves smaller ones: no verdict. What all of a class
-share at the same time is the machine's doing, where they run on machines: it is said, and taken off before judging.
+Hosts whose batches follow their speed while they run make themselves smaller ones: no verdict on what takes longer of
+larger ones. What all of a class share at the same time is the machine's doing, where they run on machines: it is said,
+and taken off before judging.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ CLEARLY = 0.1  # more, of a factor: less tells nothing of whether a phase follow
 HALF = 0.5
 FACTOR_CHANGES = 0.01  # of a factor: by more it changes
 MATTERS = 1 - 1 / MATERIAL_SPEEDUP  # of the run: even all of a phase that takes less is no material loss
+BY_BATCH = frozenset({Part.COMPUTE, Part.DATA})  # what takes longer of larger ones
+ITSELF = "at its fastest it took"
 ALONE = "no other host of that hardware and batch size to compare it with"
 SHARED_BY = 0.75  # of a class: so many slow at the same time are slow for a common reason
 
@@ -71,12 +74,15 @@ def host_departures(
     if not design.reference.compute_valid:
         oversubscribed = "No verdict on compute: the hosts were given more cores than the machine has."
         return Judgement(limitations=(Limitation(sentence=oversubscribed),))
-    if design.reference.batches_change:
-        return Judgement(limitations=(Limitation(sentence="No verdict on compute: batches changed while it ran."),))
     verdicts: list[_Verdict] = []
     limitations: list[Limitation] = []
     data_s: dict[str, float] = {}
-    for part in (Part.DATA, *(each for each in PHASES if each is not Part.DATA)):
+    parts = (Part.DATA, *(each for each in PHASES if each is not Part.DATA))
+    if design.reference.batches_change:
+        parts = tuple(each for each in parts if each not in BY_BATCH)
+        changed = "No verdict on gradients, nor on the loading of data: batches changed while it ran."
+        limitations.append(Limitation(sentence=changed))
+    for part in parts:
         every = (
             host_series(rank, part, design, (stalled or {}).get(rank.host, ()))
             for rank in trace.ranks if rank.host not in untrusted
@@ -99,6 +105,9 @@ def host_departures(
     return Judgement(
         departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None),
         judged=_seen_at(verdicts), looked=_looked(verdicts),
+        held=frozenset(
+            _host(each.of.host) for each in verdicts if each.of.part is Part.COMPUTE and each.compared != ITSELF
+        ),
     )  # fmt: skip
 
 
@@ -168,7 +177,7 @@ def _in_class(
         (one,) = own
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
             (one,) = levelled([alike[0].at_least(one)], turns=True)
-        return [_Verdict(of=alike[0], judged=one.judged(one.base), compared="at its fastest it took")], limitations
+        return [_Verdict(of=alike[0], judged=one.judged(one.base), compared=ITSELF)], limitations
     paced_s = (known_s[each.host] - data_s.get(each.host, 0.0) for each in alike if each.host in known_s)
     least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
     return _among_peers(alike, own, part, design, least_s), limitations

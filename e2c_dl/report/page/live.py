@@ -8,9 +8,9 @@ from html import escape
 from e2c_dl.archive.run import Run
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import ElementKind, Report
-from e2c_dl.report import words
 from e2c_dl.report.page import heat, sections, timeline
 from e2c_dl.report.page.html import document
+from e2c_dl.report.verdict import verdict_of
 
 
 def build(
@@ -29,7 +29,7 @@ def build(
 
 def _judged(diagnosis: Diagnosis, headline: str, first: int) -> list[str]:
     report = diagnosis.report
-    said = words.verdict(report)
+    said = verdict_of(report)
     verdict = f'<p class="headline">{escape(headline)}</p>{sections.bullets(said.points)}'
     hosts, links = culprits(report)
     made = [f'<section class="verdict {said.tone.value}">{verdict}</section>', sections.states(report, "", hosts)]

@@ -15,6 +15,7 @@ from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
 from e2c_dl.report.rows import LinkRow
+from e2c_dl.report.verdict import verdict_of
 from e2c_dl.topology import Pair
 
 UNFOLDED = 12  # sentences that are shown without a click
@@ -133,7 +134,7 @@ def header(run: Run) -> str:
 
 def verdict(run: Run, report: Report, links_off: int = 0) -> str:
     """The answer in words, the culprits as a table, and first of all whether the run finished."""
-    said = words.verdict(report, links_off=links_off)
+    said = verdict_of(report, links_off=links_off)
     notice = ""
     if run.outcome is not Outcome.FINISHED:
         notice = f'<section class="notice"><b>{escape(words.outcome(run))}</b> What was traced until then:</section>'

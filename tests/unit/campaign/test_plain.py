@@ -27,7 +27,7 @@ from e2c_dl.diagnosis.diagnose import read_report
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
 from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.errors import E2cDlError, InputError
-from e2c_dl.report import words
+from e2c_dl.report.verdict import verdict_of
 from e2c_dl.scenario.load import load
 
 ENDED_S = 1764000000.0
@@ -209,7 +209,7 @@ def test_links_that_depart_are_no_run_as_designed(tmp_path) -> None:
     collect_plain(output, source, tmp_path / "a")
     left = open_archive(tmp_path / "a")
     assert any(sentence.startswith("link edge-1 -> edge-2: 889 Mbit/s measured") for sentence in left.run.limitations)
-    assert "not the one that was designed" in words.verdict(read_report(left), links_off=1).headline
+    assert "not the one that was designed" in verdict_of(read_report(left), links_off=1).headline
     page = (tmp_path / "a" / layout.REPORT_HTML).read_text()
     assert "1 link measured otherwise than requested" in page and "everything ran as" not in page
 

@@ -17,7 +17,7 @@ from e2c_dl.diagnosis.shown.activity import from_trace
 from e2c_dl.diagnosis.shown.heat import heat_of
 from e2c_dl.diagnosis.states import timelines
 from e2c_dl.errors import AnalysisError
-from e2c_dl.report.words import verdict
+from e2c_dl.report.verdict import verdict_of
 from e2c_dl.trace.collectives import Collectives, collectives
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Phase, State, Trace
@@ -185,8 +185,8 @@ def test_a_rank_alone_has_no_collectives() -> None:
 
 def test_without_a_design_words_do_not_speak_of_one() -> None:
     healthy, slow = report_of(simulate(NOISY)), report_of(simulate(replace(NOISY, extra_s={(1, Phase.DATA): 0.2})))
-    assert "slower than expected" in verdict(slow).headline
-    assert "design" not in verdict(healthy).headline + verdict(slow).headline
+    assert "slower than expected" in verdict_of(slow).headline
+    assert "design" not in verdict_of(healthy).headline + verdict_of(slow).headline
     assert Report.from_json(slow.to_json(), "report.json") == slow
 
 

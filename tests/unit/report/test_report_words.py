@@ -19,6 +19,7 @@ from e2c_dl.diagnosis.stretches import Stretches, When
 from e2c_dl.report import terminal, words
 from e2c_dl.report.page import sections
 from e2c_dl.report.rows import link_rows
+from e2c_dl.report.verdict import Tone, verdict_of
 from e2c_dl.trace.staleness import Staleness
 
 
@@ -40,8 +41,8 @@ def printed(report: Report, run: Run, width: int = 100, archive: Path | None = N
 
 
 def test_culprits_are_named_with_what_they_cost(sick: Report) -> None:
-    said = words.verdict(replace(sick, run_s=52.0))
-    assert said.tone is words.Tone.CULPRITS
+    said = verdict_of(replace(sick, run_s=52.0))
+    assert said.tone is Tone.CULPRITS
     assert said.headline.startswith(
         "What slowed this run down: link cloud-1 -> cloud-2 carries data 5.0 × slower than designed (would save "
     )
@@ -51,8 +52,8 @@ def test_culprits_are_named_with_what_they_cost(sick: Report) -> None:
 
 
 def test_a_healthy_run_accuses_nobody(healthy: Report) -> None:
-    said = words.verdict(healthy)
-    assert said.tone is words.Tone.HEALTHY
+    said = verdict_of(healthy)
+    assert said.tone is Tone.HEALTHY
     assert said.headline.startswith(
         "No culprit: everything ran as designed. "
         "The bottleneck, slow by design, is link cloud-1 -> cloud-2: twice as fast"
@@ -64,12 +65,12 @@ def test_what_saves_nothing_is_no_bottleneck(healthy: Report) -> None:
     alike = tuple(replace(each, saved_s=0.0) for each in healthy.bottlenecks)
     links = Element(kind=ElementKind.GROUP, src="links between edge and cloud")
     group = SpeedUp(element=links, speedup=4 / 3, saved_s=healthy.run_s / 4)
-    said = words.verdict(replace(healthy, bottlenecks=alike, groups=(group,))).headline
+    said = verdict_of(replace(healthy, bottlenecks=alike, groups=(group,))).headline
     assert "No host or link by itself, twice as fast, would save 0.1 %." in said and "bottleneck" not in said
     quarter, whole = formatting.seconds(healthy.run_s / 4), formatting.seconds(healthy.run_s)
     assert said.endswith(f"Links between edge and cloud, all twice as fast, would save {quarter} of {whole}.")
-    assert words.verdict(replace(healthy, bottlenecks=alike, groups=())).headline.endswith("would save 0.1 %.")
-    assert "bottleneck" not in words.verdict(replace(healthy, bottlenecks=(), groups=())).headline
+    assert verdict_of(replace(healthy, bottlenecks=alike, groups=())).headline.endswith("would save 0.1 %.")
+    assert "bottleneck" not in verdict_of(replace(healthy, bottlenecks=(), groups=())).headline
 
 
 def test_links_of_a_network_without_rules_are_unlimited(healthy: Report) -> None:
@@ -80,8 +81,8 @@ def test_links_of_a_network_without_rules_are_unlimited(healthy: Report) -> None
 
 
 def test_where_hosts_left_no_trace_nothing_is_said_to_be_healthy(healthy: Report) -> None:
-    said = words.verdict(replace(healthy, untraced=("edge-2", "fog-1")))
-    assert said.tone is words.Tone.UNDECIDED
+    said = verdict_of(replace(healthy, untraced=("edge-2", "fog-1")))
+    assert said.tone is Tone.UNDECIDED
     assert "Nothing is known of 2 hosts without a trace." in said.headline
 
 
@@ -90,15 +91,15 @@ def test_a_link_of_which_no_delay_would_have_been_seen_is_not_slow_by_design(hea
         element=Element(kind=ElementKind.LINK, src="a", dst="b"), speedup=4 / 3, saved_s=healthy.run_s / 4
     )
     report = replace(healthy, bottlenecks=(slowest,))
-    assert "The bottleneck, slow by design, is link a -> b" in words.verdict(report).headline
-    said = words.verdict(replace(report, untimed=("a -> b", "b -> a")))
-    assert said.tone is words.Tone.UNDECIDED
+    assert "The bottleneck, slow by design, is link a -> b" in verdict_of(report).headline
+    said = verdict_of(replace(report, untimed=("a -> b", "b -> a")))
+    assert said.tone is Tone.UNDECIDED
     assert "Nor would any longer delay of 2 links: clocks do not tell." in said.headline
     assert "The bottleneck, whose delay could not be judged, is link a -> b" in said.headline
 
 
 def test_limitations_weaken_the_verdict(healthy: Report) -> None:
-    said = words.verdict(replace(healthy, limitations=("cores were oversubscribed",)))
+    said = verdict_of(replace(healthy, limitations=("cores were oversubscribed",)))
     assert "nothing that could be judged departs" in said.headline
 
 
@@ -108,19 +109,19 @@ def test_a_group_is_many(sick: Report) -> None:
 
 
 def test_a_trace_that_does_not_tell_what_departures_cost_is_no_reason_to_clear_them(sick: Report) -> None:
-    said = words.verdict(replace(sick, culprits=(), unexplained=0.98))
-    assert said.tone is words.Tone.UNDECIDED
+    said = verdict_of(replace(sick, culprits=(), unexplained=0.98))
+    assert said.tone is Tone.UNDECIDED
     assert said.headline == (
         "No verdict on what slowed this run down: 98 % of the run's longest path has no known cause in the trace. "
         "What departs, at a cost that is not known: link cloud-1 -> cloud-2 carries data 5.0 × slower than designed; "
         "host fog-2 computes 3.0 × slower than designed."
     )
-    nothing = words.verdict(replace(sick, culprits=(), findings=(), unexplained=0.98)).headline
+    nothing = verdict_of(replace(sick, culprits=(), findings=(), unexplained=0.98)).headline
     assert nothing.startswith("No verdict: nothing that could be judged departs from what was designed, but 98 % of")
 
 
 def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> None:
-    said = words.verdict(replace(sick, culprits=()))
+    said = verdict_of(replace(sick, culprits=()))
     assert said.headline.startswith("No culprit: 2 departures from what was designed, none costs 5 % or more.")
     assert said.points == tuple(finding.evidence for finding in sick.findings)
 
@@ -134,8 +135,8 @@ def test_what_departs_beside_a_culprit_is_told_dimmed_with_what_it_costs(sick: R
         "also departs, costs little: link cloud-1 -> cloud-2, 5.0 × slower, 1.50 s",
         "also departs, costs nothing: host fog-2, computes 3.0 × slower, stalled for 3.20 s, 200 µs",
     )
-    assert words.verdict(report).asides == asides
-    assert words.verdict(replace(report, culprits=())).asides[-1] == asides[-1]
+    assert verdict_of(report).asides == asides
+    assert verdict_of(replace(report, culprits=())).asides[-1] == asides[-1]
     console = Console(file=io.StringIO(), width=200, record=True)
     console.print(terminal.summary(replace(report, findings=(link, *[minor] * 9)), sample.run()))
     text = console.export_text(clear=False)
@@ -146,8 +147,8 @@ def test_what_departs_beside_a_culprit_is_told_dimmed_with_what_it_costs(sick: R
 
 
 def test_without_an_iteration_there_is_no_verdict(healthy: Report) -> None:
-    said = words.verdict(replace(healthy, iterations=0, bottlenecks=()))
-    assert said.tone is words.Tone.UNDECIDED
+    said = verdict_of(replace(healthy, iterations=0, bottlenecks=()))
+    assert said.tone is Tone.UNDECIDED
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.INTERRUPTED, Outcome.RUNNING])

@@ -109,6 +109,7 @@ def link_departures(
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
         looked={each.link.element: each.looked for each in (*judged, *slow)},
+        held=frozenset(each.link.element for each in judged if not each.of.warming),
     )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair], as_designed) if link.pair in kinds else link for link in carried

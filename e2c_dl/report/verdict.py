@@ -1,0 +1,200 @@
+"""The verdict: who slowed a run down, or that nobody did, and what that silence covers. On screen and page the same.
+
+Two questions are answered apart. A *culprit* departs from what was designed, and a run without the departure is at
+least 5 % faster. The *bottleneck* is where speeding up would save most: it always exists, often by design.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from e2c_dl import formatting
+from e2c_dl.diagnosis.model import (
+    DESIGN,
+    EXPECTED,
+    MATERIAL_SPEEDUP,
+    MOST_UNKNOWN,
+    NAMED,
+    ElementKind,
+    Report,
+    SpeedUp,
+)
+from e2c_dl.report import words
+
+LEAST_SAVING = 0.001  # of the run: what saves less holds nothing up
+NOTHING = 0.01  # of the run: less is within what a replay can tell
+
+
+class Tone(Enum):
+    """What a verdict means for the reader; the page colours by it."""
+
+    CULPRITS = "culprits"
+    HEALTHY = "healthy"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """``headline`` is the answer in one or two sentences; ``points`` say what it rests on, one sentence each."""
+
+    tone: Tone
+    headline: str
+    points: tuple[str, ...]
+    asides: tuple[str, ...] = ()  # what departs but cost next to nothing: to be shown dimmed
+
+
+def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -> Verdict:
+    """The answer to "what slowed this run down?", or whatever of it the report is on, as ``whole`` says.
+
+    ``links_off``: as many links measured otherwise than requested before training; too fast, they are no culprits, and
+    yet the network is not the one that was designed.
+    """
+    if not report.iterations or not report.hosts:
+        headline = "No verdict: the trace holds no complete iteration."
+        return Verdict(tone=Tone.UNDECIDED, headline=headline, points=())
+    alone = report.bottlenecks[0] if report.bottlenecks else None
+    holds_up = alone is not None and alone.saved_s >= LEAST_SAVING * report.run_s
+    best = _speed_up(alone, report.run_s) if alone is not None and holds_up else ""
+    if report.culprits:
+        least = bool(report.untraced)  # what others waited for where there is no trace, no saving holds
+        accused = (words.accusation(each, report.run_s, report.reference, least=least) for each in report.culprits)
+        blamed = "; ".join(accused)
+        points = tuple(finding.evidence for finding in report.culprits)
+        if best:
+            points += (f"Where speeding up would save most (the bottleneck): {best}.",)
+        if links_off:
+            points += (_off(links_off).strip(),)
+        headline = f"What slowed {whole} down: {blamed}."
+        return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
+    points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
+    if report.unexplained > MOST_UNKNOWN or (report.untraced and report.findings):
+        return Verdict(tone=Tone.UNDECIDED, headline=_untold(report), points=points)
+    named = None if alone is None or not best else _Bottleneck.of(alone, report)
+    said = _none_alone(report) if named is None else f" {named.called} is {best}."
+    headline = _no_culprit(report, _off(links_off)) + said
+    blind = report.untimed or (named is not None and not named.judged)
+    unknown = links_off or report.untraced or blind or _breaking_off(report)
+    tone = Tone.UNDECIDED if unknown else Tone.HEALTHY
+    return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
+
+
+def _asides(report: Report) -> tuple[str, ...]:
+    """``also departs, costs nothing: link fog-2 -> cloud-1, 2.9 × slower, 200 ms``, one per immaterial departure."""
+    said = []
+    for finding in report.findings:
+        if not finding.material:
+            costs = "nothing" if finding.saved_s < NOTHING * report.run_s else "little"
+            departs = [words.slower(finding).removeprefix("carries data ")] if finding.slowdown > 1 else []
+            departs += [f"stalled for {formatting.seconds(finding.stalled_s)}"] if finding.stalled_s else []
+            saving = formatting.seconds(max(0.0, finding.saved_s))  # a replay may even end a little later
+            said.append(f"also departs, costs {costs}: {', '.join([words.named(finding.element), *departs, saving])}")
+    return tuple(said)
+
+
+def _breaking_off(report: Report) -> list[str]:
+    """Hosts whose traces break off, where others' do not: a run that was ended has none that goes on."""
+    broken = [host.host for host in report.hosts if not host.complete]
+    return broken if len(broken) < len(report.hosts) else []
+
+
+def _off(links: int) -> str:
+    """What is to say where ``links`` measured otherwise than requested; nothing where none did."""
+    if not links:
+        return ""
+    measured = f"before training {formatting.count(links, 'link')} measured otherwise than requested"
+    return f" But {measured}: the network was not the one that was designed."
+
+
+def _no_culprit(report: Report, off: str) -> str:
+    asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
+    if report.untraced:
+        off = f"{off} {_unknown(report).capitalize()}."
+    if broken := _breaking_off(report):
+        first, hosts = formatting.count(report.iterations, "iteration"), formatting.count(len(broken), "host")
+        off = f"{off} That is of the first {first}: traces of {hosts} break off."
+    if report.findings:
+        departures = formatting.count(len(report.findings), "departure")
+        least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"
+        return f"No culprit: {departures} from {asked}, none costs {least} or more.{off}"
+    if report.limitations:  # "everything" would cover what was not judged
+        return f"No culprit: nothing that could be judged departs from {asked}.{off}" + _unseen(report)
+    if off:
+        return f"No culprit: nothing ran slower than {report.reference}.{off}" + _unseen(report)
+    return f"No culprit: everything ran as {report.reference}." + _unseen(report)
+
+
+def _unknown(report: Report) -> str:
+    what = "rank" if report.reference == EXPECTED else "host"  # of a script no more is known
+    return f"nothing is known of {formatting.count(len(report.untraced), what)} without a trace"
+
+
+def _untold(report: Report) -> str:
+    """Of a trace that lacks so much that nobody can say what anything costs, as where a rank's is missing."""
+    share = f"{report.unexplained * 100:.0f} % of the run's longest path has no known cause in the trace"
+    if report.unexplained <= MOST_UNKNOWN:
+        share = _unknown(report)
+    asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
+    if not report.findings:
+        return f"No verdict: nothing that could be judged departs from {asked}, but {share}."
+    who = "; ".join(words.departure(finding, report.reference) for finding in report.findings[:NAMED])
+    more = f"; and {len(report.findings) - NAMED} more" if len(report.findings) > NAMED else ""
+    return f"No verdict on what slowed this run down: {share}. What departs, at a cost that is not known: {who}{more}."
+
+
+def _unseen(report: Report) -> str:
+    """`` A link slower by less than 1.2 × or a host by less than 1.15 × would not have been seen.``, and what more."""
+    known = [(kind, report.least_visible[kind]) for kind in (ElementKind.LINK, ElementKind.HOST)
+             if kind in report.least_visible]  # fmt: skip
+    said = [f"a {kind.value} slower by less than {least:.2f} ×" for kind, least in known]
+    unseen = f" {' or '.join(said).capitalize()} all the time would not have been seen." if said else ""
+    hidden = [f"any longer delay of {formatting.count(len(report.untimed), 'link')}: clocks do not tell"]
+    beside = [*(hidden if report.untimed else ()), *_never_judged(report)]
+    return unseen + "".join(f" Nor would {each}." for each in beside)
+
+
+def _never_judged(report: Report) -> list[str]:
+    """``2 hosts that are slower all the time, for nobody knows how fast they should be``."""
+    hosts = {host.host for host in report.hosts}
+    counts = {"host": len(hosts & {*report.unjudged}), "link": len({*report.unjudged} - hosts)}
+    who = " and ".join(formatting.count(count, what) for what, count in counts.items() if count)
+    return [f"{who} that are slower all the time: nobody knows how fast they should be"] if who else []
+
+
+def _none_alone(report: Report) -> str:
+    """Where all are alike, one that is faster waits for the others; nothing, if nobody asked what would save."""
+    if not report.bottlenecks:
+        return ""
+    least = formatting.percent(LEAST_SAVING)
+    said = f" No host or link by itself, twice as fast, would save {least}."
+    if not report.groups or report.groups[0].saved_s < LEAST_SAVING * report.run_s:
+        return said
+    who = words.named(report.groups[0].element)
+    saving = f"{formatting.seconds(report.groups[0].saved_s)} of {formatting.seconds(report.run_s)}"
+    return f"{said} {who[:1].upper()}{who[1:]}, all twice as fast, would save {saving}."
+
+
+def _speed_up(bottleneck: SpeedUp, run_s: float) -> str:
+    saving = f"twice as fast, it would save {formatting.seconds(bottleneck.saved_s)} of {formatting.seconds(run_s)}"
+    return f"{words.named(bottleneck.element)}: {saving}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bottleneck:
+    """What the bottleneck of a run without culprits is ``called``; whether it was ``judged`` by all it does."""
+
+    called: str
+    judged: bool = True
+
+    @classmethod
+    def of(cls, bottleneck: SpeedUp, report: Report) -> _Bottleneck:
+        """``slow by design`` is what was judged, and departs in nothing."""
+        name = str(bottleneck.element)
+        departing = {str(each) for finding in report.findings for each in (finding.element, *finding.elements)}
+        if name in report.unjudged:
+            return cls(called="The bottleneck, of which nobody knows how fast it should be,", judged=False)
+        if name in report.untimed:
+            return cls(called="The bottleneck, whose delay could not be judged,", judged=False)
+        if report.reference != DESIGN or name in departing:
+            return cls(called="The bottleneck")
+        return cls(called="The bottleneck, slow by design,")
