@@ -17,7 +17,8 @@ floor that is known beforehand: :attr:`Judged.resolution`.
   ways to look like a departure as there are elements times segments;
 * what the caller knows of its kind: how far comparable elements lie apart by themselves.
 
-Stretches that are too short to be told each by itself, but recur, are told together (:mod:`.levels`).
+Stretches that are too short to be told each by itself, but recur, are told together (:mod:`.levels`). One that is far
+less than another, and not SURE, is noise, which is not always normal: it would be the onset of what came much later.
 
 A departure whose stretches lasted less than WORTH of the run longer than their reference is dropped: no restored run is
 shorter by more than what was taken off its services, so it can not matter; but to a strategy that chooses by rates, of
@@ -41,6 +42,8 @@ FLOOR_MODELLED = float(np.log(1.05))
 CERTAINTY = 4.0
 WORTH = 0.01
 BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
+SURE = 7.0  # standard errors: as far, noise is not even where a host is noisier than usual for a while
+BESIDE = 0.25  # of what the greatest stretch takes longer: what is less, and not SURE, is noise beside it
 NEAR_THEM = 0.25  # of what the lesser of two neighbours departs by: what departs by less is normal between them
 
 
@@ -118,9 +121,21 @@ class Levelled:
         beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
         lesser = np.minimum(np.append(np.inf, beyond[:-1]), np.append(beyond[1:], np.inf))
         departs |= beside & (beyond > np.maximum(need / 2, lesser * NEAR_THEM))
+        departs &= ~self._noise_beside(departs, beyond)
         return Judged(
             levelled=self, reference=reference, apart=max(floor, apart), departs=departs, like=self.like(departs)
         )
+
+    def _noise_beside(self, departs: npt.NDArray[np.bool_], beyond: Doubles) -> npt.NDArray[np.bool_]:
+        """Which segments make up stretches that noise may well be, and that take little longer beside another."""
+        rows = rows_of(departs)
+        longer = np.array([float((beyond * self.lengths)[start:stop].sum()) for start, stop in rows])
+        found = np.zeros(len(departs), dtype=bool)
+        for (start, stop), own in zip(rows, longer.tolist(), strict=True):
+            mean = own / self.lengths[start:stop].sum()
+            surely = mean * np.sqrt(self.told_by[start:stop].sum()) >= SURE * self.noise
+            found[start:stop] = not surely and own < BESIDE * longer.max()
+        return found
 
     @property
     def _rose(self) -> npt.NDArray[np.bool_]:
