@@ -271,7 +271,7 @@ def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None
     most = worth[0]
     element = _host(most.of.host)
     changes = tuple(Change(element=element, phases=PHASES[each.of.part], scale=each.judged.scale()) for each in worth)
-    observed_s, expected_s = _seconds(most)
+    observed_s, expected_s = most.judged.usual_s
     return Departure(
         element=element, part=most.of.part, when=most.judged.stretches, slowdown=most.judged.slowdown,
         observed=observed_s, expected=expected_s, evidence=" ".join(_evidence(each, design) for each in worth),
@@ -279,16 +279,9 @@ def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None
     )  # fmt: skip
 
 
-def _seconds(verdict: _Verdict) -> tuple[float, float]:
-    """Per iteration while it departs, median: observed, expected."""
-    judged = verdict.judged
-    observed_s = float(np.median(judged.levelled.series.spent_s[judged.windows]))
-    return observed_s, observed_s / judged.slowdown
-
-
 def _evidence(verdict: _Verdict, design: Design) -> str:
     of, judged = verdict.of, verdict.judged
-    observed_s, expected_s = _seconds(verdict)
+    observed_s, expected_s = judged.usual_s
     doing = {Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for"}
     verb = doing.get(of.part, f"is in {of.part.value} for")
     batches = design.reference.batch_sizes if of.part is Part.COMPUTE else {}

@@ -195,6 +195,16 @@ class Judged:
         return float(self.levelled.series.spent_s[self.windows].sum() / self._expected_s[self.windows].sum())
 
     @property
+    def usual_s(self) -> tuple[float, float]:
+        """(what a window takes, what it would by the reference), medians of those in which it departs.
+
+        Not the one over :attr:`slowdown`, a mean: of what is slow by turns, windows are not all as slow.
+        """
+        series = self.levelled.series
+        spent_s, designed_s = (float(np.median(each[self.windows])) for each in (series.spent_s, series.designed_s))
+        return spent_s, designed_s * float(np.exp(self.reference))
+
+    @property
     def excess_s(self) -> float:
         """What it took longer than its reference while it departed: no restored run saves more."""
         return float((self.levelled.series.spent_s - self._expected_s)[self.windows].sum())

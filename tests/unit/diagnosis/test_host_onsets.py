@@ -47,3 +47,13 @@ def test_stretches_that_are_clear_are_all_told(lengths: tuple[int, ...]) -> None
     assert when.onset_iteration == FIRST + 4
     assert when.when is not When.ONCE
     assert len(when.begins_s) == len(lengths)
+
+
+def test_a_host_that_is_slow_by_turns_is_held_to_what_it_is_designed_to_take() -> None:
+    place = np.arange(ITERATIONS - FIRST)
+    slow = np.where(place // 6 % 2 == 0, 0.0, np.where(place % 3 == 1, np.log(4.0), np.log(2.0)))
+    found = judged(slow + np.random.default_rng(1).normal(0, 0.05, len(place)))
+    observed_s, expected_s = found.usual_s
+    assert expected_s == pytest.approx(USUAL_S, rel=1e-6)
+    assert observed_s == pytest.approx(2 * USUAL_S, rel=0.05)
+    assert observed_s / found.slowdown < 0.85 * USUAL_S, "a mean tells what it took in all"
