@@ -152,7 +152,7 @@ def _in_class(
     if part is Part.COMPUTE and design.reference.modelled and all(each.host in known_s for each in alike):
         modelled_s = [known_s[each.host] - data_s.get(each.host, 0.0) for each in alike]  # it is told with its data
         return [
-            _Verdict(of=each, judged=one.judged(float(np.log(seconds))), compared="it is modelled to take")
+            _Verdict(of=each, judged=one.judged(float(np.log(seconds))).clear, compared="it is modelled to take")
             for each, one, seconds in zip(alike, own, modelled_s, strict=True)
         ], []
     if len(alike) >= MIN_PEERS and not design.reference.modelled:
@@ -168,7 +168,9 @@ def _in_class(
         (one,) = own
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
             (one,) = levelled([alike[0].at_least(one)], turns=True)
-        return [_Verdict(of=alike[0], judged=one.judged(one.base), compared="at its fastest it took")], limitations
+        return [
+            _Verdict(of=alike[0], judged=one.judged(one.base).clear, compared="at its fastest it took")
+        ], limitations
     paced_s = (known_s[each.host] - data_s.get(each.host, 0.0) for each in alike if each.host in known_s)
     least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
     return _among_peers(alike, own, part, design, least_s), limitations
@@ -191,7 +193,7 @@ def _among_peers(
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"
     return [
-        _Verdict(of=each, judged=one.judged(reference, apart), compared=compared)
+        _Verdict(of=each, judged=one.judged(reference, apart).clear, compared=compared)
         for each, one in zip(alike, own, strict=True)
     ]
 

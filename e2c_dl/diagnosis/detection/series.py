@@ -121,21 +121,9 @@ class Levelled:
         beside = np.concatenate([[False], departs[:-1]]) & np.concatenate([departs[1:], [False]])
         lesser = np.minimum(np.append(np.inf, beyond[:-1]), np.append(beyond[1:], np.inf))
         departs |= beside & (beyond > np.maximum(need / 2, lesser * NEAR_THEM))
-        departs &= ~self._noise_beside(departs, beyond)
         return Judged(
             levelled=self, reference=reference, apart=max(floor, apart), departs=departs, like=self.like(departs)
         )
-
-    def _noise_beside(self, departs: npt.NDArray[np.bool_], beyond: Doubles) -> npt.NDArray[np.bool_]:
-        """Which segments make up stretches that noise may well be, and that take little longer beside another."""
-        rows = rows_of(departs)
-        longer = np.array([float((beyond * self.lengths)[start:stop].sum()) for start, stop in rows])
-        found = np.zeros(len(departs), dtype=bool)
-        for (start, stop), own in zip(rows, longer.tolist(), strict=True):
-            mean = own / self.lengths[start:stop].sum()
-            surely = mean * np.sqrt(self.told_by[start:stop].sum()) >= SURE * self.noise
-            found[start:stop] = not surely and own < BESIDE * longer.max()
-        return found
 
     @property
     def _rose(self) -> npt.NDArray[np.bool_]:
@@ -218,6 +206,22 @@ class Judged:
         series = self.levelled.series
         mean = self.reference + (self.levelled.noise**2 / 2 if series.plain is None else 0.0)
         return np.asarray(series.designed_s * np.exp(mean))
+
+    @property
+    def clear(self) -> Judged:
+        """This without stretches that noise may well be, and that take little longer beside another.
+
+        Not of links, where a few late messages tell why.
+        """
+        levelled, rows = self.levelled, rows_of(self.departs)
+        beyond = (levelled.levels - self.reference) * levelled.lengths
+        longer = np.array([float(beyond[start:stop].sum()) for start, stop in rows])
+        kept = self.departs.copy()
+        for (start, stop), own in zip(rows, longer.tolist(), strict=True):
+            mean = own / levelled.lengths[start:stop].sum()
+            surely = mean * np.sqrt(levelled.told_by[start:stop].sum()) >= SURE * levelled.noise
+            kept[start:stop] = surely or own >= BESIDE * longer.max()
+        return self.only(kept)
 
     def only(self, departs: npt.NDArray[np.bool_]) -> Judged:
         """This, of which those segments alone depart."""

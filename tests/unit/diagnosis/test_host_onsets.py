@@ -21,7 +21,7 @@ def judged(values: np.ndarray) -> Judged:
         values=np.log(spent_s), iterations=np.arange(FIRST, FIRST + len(values)), begins_s=ends_s - spent_s,
         until_s=float(ends_s[-1]), spent_s=spent_s,
     )  # fmt: skip
-    return levelled([series], turns=True)[0].judged(float(np.log(USUAL_S)))
+    return levelled([series], turns=True)[0].judged(float(np.log(USUAL_S))).clear
 
 
 @pytest.mark.parametrize("times", [1.5, 2.0, 3.0])
