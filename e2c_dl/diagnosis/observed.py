@@ -24,8 +24,8 @@ from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare, prepare_library
 from e2c_dl.diagnosis.replay.whatif import WhatIf
-from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_link
-from e2c_dl.diagnosis.resimulation.measure import Changing, Retraining
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_links
+from e2c_dl.diagnosis.resimulation.measure import Changing, Retraining, edges_of
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.trace.collectives import Collectives, collectives, of_library
@@ -85,10 +85,15 @@ class Observed:
                 for each in self.flows
             }
         hosts = {rank.rank: rank.host for rank in self.trace.ranks}
-        return {
-            (hosts[src], hosts[dst]): measured_link(rows, self.design.began_ns, self.delays_ns.get((src, dst), 0))
-            for (src, dst), rows in self.messages.by_link().items()
-        }
+        edges_s = edges_of(self._restored, {host: rank for rank, host in hosts.items()})
+        rates_bps = self._changing().rates_bps
+        found = measured_links(self.messages, self.design.began_ns, self.delays_ns, edges_s, rates_bps)
+        return {(hosts[src], hosts[dst]): link for (src, dst), link in found.items()}
+
+    @cached_property
+    def _restored(self) -> WhatIf:
+        """What makes all links that depart as designed."""
+        return WhatIf.together(each.restored for each in self.links.departures)
 
     @cached_property
     def _simulated(self) -> AsDesigned:
@@ -101,8 +106,7 @@ class Observed:
             messages = join(self.whole)
             delays_ns = self._delays_ns_of(messages)
         return retraining.world(
-            self.whole, messages, delays_ns, WhatIf.together(each.restored for each in self.links.departures),
-            self._as_designed(retraining),
+            self.whole, messages, delays_ns, self._restored, self._as_designed(retraining),
             modelled=self.design.reference.modelled, changing=self._changing(), ways_back=self._ways_back,
         )  # fmt: skip
 
@@ -110,7 +114,7 @@ class Observed:
     def _ways_back(self) -> frozenset[tuple[int, int]]:
         """(src rank, dst rank) of links that depart by nothing but what the other way, which is late, makes of them."""
         ranks = {rank.host: rank.rank for rank in self.trace.ranks}
-        changed = {each.element for one in self.links.departures for each in one.restored.changes}
+        changed = {each.element for each in self._restored.changes}
         by_themselves = {
             link for one in self.links.departures
             for link in ([one.element] if one.element.dst else [each.element for each in one.restored.changes])
@@ -149,8 +153,7 @@ class Observed:
         used = self.messages.by_link().keys()
         may_be_used = retraining.strategy().used_links([rank.layer for rank in self.trace.ranks])
         pairs = {*used, *(may_be_used if len(may_be_used) <= MOST_UNUSED else ())}
-        changed = (each.element for one in self.links.departures for each in one.restored.changes)
-        departs = {(each.src, each.dst) for each in changed}
+        departs = {(each.element.src, each.element.dst) for each in self._restored.changes}
         by_themselves = departs - {(names[src], names[dst]) for src, dst in self._ways_back}
         as_measured = {
             pair for line in self.design.bottlenecks if not self._is_as_designed(line, by_themselves)

@@ -80,8 +80,7 @@ def host_departures(
     parts = (Part.DATA, *(each for each in PHASES if each is not Part.DATA))
     if design.reference.batches_change:
         parts = tuple(each for each in parts if each not in BY_BATCH)
-        changed = "No verdict on gradients, nor on the loading of data: batches changed while it ran."
-        limitations.append(Limitation(sentence=changed))
+        limitations.append(Limitation(sentence="No verdict on gradients and loading of data: batches changed."))
     for part in parts:
         every = (
             host_series(rank, part, design, (stalled or {}).get(rank.host, ()))
@@ -101,13 +100,12 @@ def host_departures(
         made for rank in trace.ranks
         if (made := _departure([each for each in verdicts if each.of.host == rank.host], design)) is not None
     ]  # fmt: skip
-    visible = [each.judged.resolution for each in verdicts if each.of.part is Part.COMPUTE]
+    computing = [each for each in verdicts if each.of.part is Part.COMPUTE]
+    visible = [each.judged.resolution for each in computing]
     return Judgement(
         departures=tuple(departures), limitations=_together(limitations), least_visible=max(visible, default=None),
         judged=_seen_at(verdicts), looked=_looked(verdicts),
-        held=frozenset(
-            _host(each.of.host) for each in verdicts if each.of.part is Part.COMPUTE and each.compared != ITSELF
-        ),
+        held=frozenset(_host(each.of.host) for each in computing if each.compared != ITSELF),
     )  # fmt: skip
 
 
@@ -161,7 +159,7 @@ def _in_class(
     if part is Part.COMPUTE and design.reference.modelled and all(each.host in known_s for each in alike):
         modelled_s = [known_s[each.host] - data_s.get(each.host, 0.0) for each in alike]  # it is told with its data
         return [
-            _Verdict(of=each, judged=one.judged(float(np.log(seconds))), compared="it is modelled to take")
+            _Verdict(of=each, judged=one.judged(float(np.log(seconds))).clear, compared="it is modelled to take")
             for each, one, seconds in zip(alike, own, modelled_s, strict=True)
         ], []
     if len(alike) >= MIN_PEERS and not design.reference.modelled:
@@ -177,7 +175,7 @@ def _in_class(
         (one,) = own
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
             (one,) = levelled([alike[0].at_least(one)], turns=True)
-        return [_Verdict(of=alike[0], judged=one.judged(one.base), compared=ITSELF)], limitations
+        return [_Verdict(of=alike[0], judged=one.judged(one.base).clear, compared=ITSELF)], limitations
     paced_s = (known_s[each.host] - data_s.get(each.host, 0.0) for each in alike if each.host in known_s)
     least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
     return _among_peers(alike, own, part, design, least_s), limitations
@@ -200,7 +198,7 @@ def _among_peers(
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"
     return [
-        _Verdict(of=each, judged=one.judged(reference, apart), compared=compared)
+        _Verdict(of=each, judged=one.judged(reference, apart).clear, compared=compared)
         for each, one in zip(alike, own, strict=True)
     ]
 
@@ -280,7 +278,7 @@ def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None
     most = worth[0]
     element = _host(most.of.host)
     changes = tuple(Change(element=element, phases=PHASES[each.of.part], scale=each.judged.scale()) for each in worth)
-    observed_s, expected_s = _seconds(most)
+    observed_s, expected_s = most.judged.usual_s
     return Departure(
         element=element, part=most.of.part, when=most.judged.stretches, slowdown=most.judged.slowdown,
         observed=observed_s, expected=expected_s, evidence=" ".join(_evidence(each, design) for each in worth),
@@ -288,16 +286,9 @@ def _departure(verdicts: Sequence[_Verdict], design: Design) -> Departure | None
     )  # fmt: skip
 
 
-def _seconds(verdict: _Verdict) -> tuple[float, float]:
-    """Per iteration while it departs, median: observed, expected."""
-    judged = verdict.judged
-    observed_s = float(np.median(judged.levelled.series.spent_s[judged.windows]))
-    return observed_s, observed_s / judged.slowdown
-
-
 def _evidence(verdict: _Verdict, design: Design) -> str:
     of, judged = verdict.of, verdict.judged
-    observed_s, expected_s = _seconds(verdict)
+    observed_s, expected_s = judged.usual_s
     doing = {Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for"}
     verb = doing.get(of.part, f"is in {of.part.value} for")
     batches = design.reference.batch_sizes if of.part is Part.COMPUTE else {}

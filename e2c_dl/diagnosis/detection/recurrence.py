@@ -49,6 +49,7 @@ HALF_AS_MUCH_MORE = float(np.log(1.5))
 PLAIN, LEAST_OF_PLAIN = 25.0, 7  # times the noise that is left; windows
 NORMAL_SPLIT, ABOVE_NORMAL = 1.33, 4.5  # of normal noise: times the root of windows; and so far from any other
 ABOVE_UNLIKE, UNLIKE = 2.0, 2.5  # the same, of what varies so many times as much as others that are alike
+ASTRAY = 0.25  # of the windows that are slow, or are not, if those are fewer
 SHARE_OF_UNLIKE = 0.25  # of its windows that are slow: fewer that are late by far are anybody's
 
 
@@ -94,6 +95,14 @@ def _unlike(values: Doubles, touched: npt.NDArray[np.bool_], known_noise: float)
     return bool(
         often and values.std(ddof=1) >= UNLIKE * known_noise and values[~touched].std(ddof=1) <= AS_KNOWN * known_noise
     )
+
+
+def almost_one_stretch(touched: npt.NDArray[np.bool_]) -> bool:
+    """Whether the windows ``touched``, and no others, follow each other, but for some led ASTRAY by noise."""
+    sums = np.concatenate([[0], np.cumsum(np.where(touched, 1, -1))])
+    longest = int((sums - np.minimum.accumulate(sums)).max())  # touched windows less others in it
+    slow = int(touched.sum())
+    return slow - longest <= ASTRAY * min(slow, len(touched) - slow)
 
 
 def plainly_by_turns(values: Doubles) -> bool:

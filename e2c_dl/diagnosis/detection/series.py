@@ -17,7 +17,8 @@ floor that is known beforehand: :attr:`Judged.resolution`.
   ways to look like a departure as there are elements times segments;
 * what the caller knows of its kind: how far comparable elements lie apart by themselves.
 
-Stretches that are too short to be told each by itself, but recur, are told together (:mod:`.levels`).
+Stretches that are too short to be told each by itself, but recur, are told together (:mod:`.levels`). One that is far
+less than another, and not SURE, is noise, which is not always normal: it would be the onset of what came much later.
 
 A departure whose stretches lasted less than WORTH of the run longer than their reference is dropped: no restored run is
 shorter by more than what was taken off its services, so it can not matter; but to a strategy that chooses by rates, of
@@ -41,6 +42,8 @@ FLOOR_MODELLED = float(np.log(1.05))
 CERTAINTY = 4.0
 WORTH = 0.01
 BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
+SURE = 7.0  # standard errors: as far, noise is not even where a host is noisier than usual for a while
+BESIDE = 0.25  # of what the greatest stretch takes longer: what is less, and not SURE, is noise beside it
 NEAR_THEM = 0.25  # of what the lesser of two neighbours departs by: what departs by less is normal between them
 
 
@@ -180,6 +183,16 @@ class Judged:
         return float(self.levelled.series.spent_s[self.windows].sum() / self._expected_s[self.windows].sum())
 
     @property
+    def usual_s(self) -> tuple[float, float]:
+        """(what a window takes, what it would by the reference), medians of those in which it departs.
+
+        Not the one over :attr:`slowdown`, a mean: of what is slow by turns, windows are not all as slow.
+        """
+        series = self.levelled.series
+        spent_s, designed_s = (float(np.median(each[self.windows])) for each in (series.spent_s, series.designed_s))
+        return spent_s, designed_s * float(np.exp(self.reference))
+
+    @property
     def excess_s(self) -> float:
         """What it took longer than its reference while it departed: no restored run saves more."""
         return float((self.levelled.series.spent_s - self._expected_s)[self.windows].sum())
@@ -193,6 +206,22 @@ class Judged:
         series = self.levelled.series
         mean = self.reference + (self.levelled.noise**2 / 2 if series.plain is None else 0.0)
         return np.asarray(series.designed_s * np.exp(mean))
+
+    @property
+    def clear(self) -> Judged:
+        """This without stretches that noise may well be, and that take little longer beside another.
+
+        Not of links, where a few late messages tell why.
+        """
+        levelled, rows = self.levelled, rows_of(self.departs)
+        beyond = (levelled.levels - self.reference) * levelled.lengths
+        longer = np.array([float(beyond[start:stop].sum()) for start, stop in rows])
+        kept = self.departs.copy()
+        for (start, stop), own in zip(rows, longer.tolist(), strict=True):
+            mean = own / levelled.lengths[start:stop].sum()
+            surely = mean * np.sqrt(levelled.told_by[start:stop].sum()) >= SURE * levelled.noise
+            kept[start:stop] = surely or own >= BESIDE * longer.max()
+        return self.only(kept)
 
     def only(self, departs: npt.NDArray[np.bool_]) -> Judged:
         """This, of which those segments alone depart."""

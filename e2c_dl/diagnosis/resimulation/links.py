@@ -21,6 +21,7 @@ section 2, for the cost), its noise taken from differences of neighbours, so tha
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -35,8 +36,9 @@ from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.topology import BurstLoss
-from e2c_dl.trace.messages import MessageArray
+from e2c_dl.trace.messages import MessageArray, Messages
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
+from e2c_dl.worlds.virtual.links import RankPair
 
 LEAST_MESSAGES = 5  # of a stretch
 LEAST_CHANGE = 0.1  # of a rate, for a stretch of its own
@@ -121,9 +123,10 @@ def measured_link(
     begin_s, service_s = begin_ns / 1e9, service_ns / 1e9
     bits = sizes / (by_design.between(begin_s, begin_s + service_s) / service_s)  # as if that were 1 bit/s
     large = np.flatnonzero(sizes >= LARGE * sizes.max())
-    found = large[_change_points(np.log(bits[large] / service_ns[large]))]
     known = np.searchsorted(rows["send_start_ns"] - origin_ns, np.rint(np.array(edges_s) * 1e9))
     within = (known > 0) & (known < len(rows))
+    already = np.searchsorted(large, known[within]).tolist()
+    found = large[_change_points(np.log(bits[large] / service_ns[large]), already)]
     telling = np.flatnonzero(sizes >= TELLING * sizes.max())  # a change that is known was told by them
     inner = _telling(np.union1d(found, known[within]).astype(np.intp).tolist(), telling)
     rates, stalls = [], []
@@ -152,6 +155,17 @@ def measured_link(
         busy_ns=float(service_ns.sum()),
         edges_s=of_delays | dict(zip(np.array(edges_s)[within].tolist(), moments_s, strict=True)),
     )
+
+
+def measured_links(
+    messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
+    edges_s: Mapping[RankPair, Sequence[float]], designed_bps: Mapping[RankPair, Piecewise],
+) -> dict[RankPair, MeasuredLink]:  # fmt: skip
+    """Every link that carried some of ``messages``, as :func:`measured_link` has it by what is known of each."""
+    return {
+        pair: measured_link(rows, origin_ns, delays_ns.get(pair, 0), edges_s.get(pair, ()), designed_bps.get(pair))
+        for pair, rows in messages.by_link().items()
+    }
 
 
 def _changed_ns(
@@ -194,25 +208,32 @@ def _stretch(bits: Doubles, service_ns: Doubles, telling: npt.NDArray[np.bool_])
     return float(bits.sum() / (service_ns - stalled_ns).sum()), stalled_ns
 
 
-def _change_points(values: Doubles) -> list[int]:
-    """Where ``values`` change and stay changed: indices, rising; none is within LEAST_MESSAGES of another or an end."""
+def _change_points(values: Doubles, known: Sequence[int] = ()) -> list[int]:
+    """Where else than at ``known`` indices ``values`` change and stay changed: rising.
+
+    None is within LEAST_MESSAGES of another, a known one or an end. How far a change goes is told by the stretches
+    beside it, not by all that is on either side: behind what is slow for a while, values are as they were.
+    """
     if len(values) < 2 * LEAST_MESSAGES:
         return []
     noise = float(np.median(np.abs(np.diff(values)))) / 0.954  # of normal noise, the median of |difference| / deviation
     penalty = max(PENALTY * noise**2 * np.log(len(values)), 1e-12)
-    found: list[int] = []
-    ranges = [(0, len(values))]
+    splits: list[tuple[int, int, int]] = []
+    ranges = [*pairwise([0, *known, len(values)])]
     while ranges:
         first, after = ranges.pop()
         best = _best_split(values[first:after])
-        if best is None or best[1] <= penalty:
-            continue
-        at = first + best[0]
-        if abs(float(np.median(values[first:at]) - np.median(values[at:after]))) < np.log1p(LEAST_CHANGE):
-            continue
-        found.append(at)
-        ranges += [(first, at), (at, after)]
-    return sorted(found)
+        if best is not None and best[1] > penalty:
+            at = first + best[0]
+            splits.append((first, at, after))
+            ranges += [(first, at), (at, after)]
+    found: list[int] = []
+    for first, at, after in reversed(splits):  # those within a range before its own
+        place = bisect(found, at)
+        before, beyond = max([first, *found[:place][-1:]]), min([after, *found[place:][:1]])
+        if abs(float(np.median(values[before:at]) - np.median(values[at:beyond]))) >= np.log1p(LEAST_CHANGE):
+            found.insert(place, at)
+    return found
 
 
 def _best_split(values: Doubles) -> tuple[int, float] | None:

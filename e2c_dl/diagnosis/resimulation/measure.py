@@ -25,7 +25,7 @@ from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
 from e2c_dl.diagnosis.resimulation.lines import known_line, measured_line
-from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_link
+from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_links
 from e2c_dl.diagnosis.resimulation.sinks import Spent
 from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld, lines_of
 from e2c_dl.diagnosis.states import training_ns
@@ -144,10 +144,7 @@ class Retraining:
         origin_ns = min(start for start, _ in intervals)
         ranks = {rank.host: rank.rank for rank in trace.ranks}
         changes = _changes(restored, ranks)
-        edges_s = {
-            pair: np.unique(np.concatenate([one.scale.starts_s for one in own])).tolist()
-            for pair, own in changes.items()
-        }
+        edges_s = edges_of(restored, ranks)
         departing = changes.keys() - ways_back if modelled else changes.keys()
         in_lines = {(ranks[link.src], ranks[link.dst or ""]) for line in restored.lines for link in line.links}
         alone = {pair: own for pair, own in changes.items() if pair not in in_lines}  # not slow by the line they pass
@@ -186,8 +183,7 @@ class Retraining:
     ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
         """Every link that is known; one that passes a shared bottleneck has its own designed rate, times its scales."""
         found = {pair: designed_link(of, self.tcp) for pair, of in designed.items()}
-        for pair, rows in messages.by_link().items():
-            link = measured_link(rows, origin_ns, delays_ns.get(pair, 0), edges_s.get(pair, ()), rates.get(pair))
+        for pair, link in measured_links(messages, origin_ns, delays_ns, edges_s, rates).items():
             if pair in self.own_bps:  # its share was measured, which depends on what others do
                 slower = (link.served(each.scale) for each in changes.get(pair, ()))
                 own = rates.get(pair, Piecewise.constant(self.own_bps[pair]))
@@ -205,6 +201,14 @@ def _changes(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Se
         if each.element.kind is ElementKind.LINK:
             found.setdefault((ranks[each.element.src], ranks[each.element.dst or ""]), []).append(each)
     return found
+
+
+def edges_of(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[float]]:
+    """Of each link that departs when its rate changed, as far as what restores it tells: in seconds, rising."""
+    return {
+        pair: np.unique(np.concatenate([one.scale.starts_s for one in own])).tolist()
+        for pair, own in _changes(restored, ranks).items()
+    }
 
 
 def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +10,17 @@ import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.model import Element, ElementKind
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change
+from e2c_dl.diagnosis.resimulation.changes import what_if
 from e2c_dl.diagnosis.resimulation.links import measured_link
 from e2c_dl.diagnosis.resimulation.world import model_of
 from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.scenario.what_if import Changed, LinkChange
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.base import Strategy
+from e2c_dl.strategies.parameterserver import ParameterServer
 from e2c_dl.trace.messages import MessageArray, join
 from e2c_dl.worlds.virtual import LinkModel
 
@@ -24,26 +29,59 @@ USUAL = LinkModel(rate_bps=50e6, delay_s=DELAY_NS / 1e9)
 SLOW = replace(USUAL, rate_bps=10e6)
 
 
+ALIKE = vw.everywhere(4, USUAL)
+HOSTS = vw.hosts(4, of=vw.profile((120_000, 60_000)), noise=0.05)
+
+
+def changing(
+    steps: Sequence[tuple[float, LinkModel]], pair: tuple[int, int] = (1, 2)
+) -> dict[tuple[int, int], LinkModel]:
+    """The links between four ranks, all alike, but for that of ``pair``, which goes by ``steps``."""
+    return ALIKE | {pair: replace(USUAL, conditions=lambda: iter(steps))}
+
+
 def carried(steps: Sequence[tuple[float, LinkModel]]) -> MessageArray:
     """The messages of the link from rank 1 to rank 2 of a ring, which goes by ``steps``."""
-    links = vw.everywhere(4, USUAL) | {(1, 2): replace(USUAL, conditions=lambda: iter(steps))}
-    hosts = vw.hosts(4, of=vw.profile((120_000, 60_000)), noise=0.05)
-    run = vw.run(Allreduce, size=4, seed=1, links=links, on_hosts=hosts, iterations=12)
+    run = vw.run(Allreduce, size=4, seed=1, links=changing(steps), on_hosts=HOSTS, iterations=12)
     return join(run.trace).by_link()[1, 2]
+
+
+def test_a_link_that_was_slow_for_a_while_was_as_it_had_been_before_and_after() -> None:
+    rows = carried([(0.0, USUAL), (0.4, SLOW), (0.9, USUAL)])
+    seen = measured_link(rows, 0, DELAY_NS).rate_bps
+    assert seen.values == pytest.approx([USUAL.rate_bps, SLOW.rate_bps, USUAL.rate_bps], rel=0.1)
+    assert seen.starts_s == pytest.approx([0.0, 0.4, 0.9], abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "pair", "until_s"), [(ParameterServer, (1, 0), 2.4), (Allreduce, (1, 2), 3.0)], ids=["few", "many"]
+)
+def test_a_rate_that_is_asked_for_saves_what_the_report_says_of_the_one_that_was_designed(
+    strategy: Callable[[], Strategy], pair: tuple[int, int], until_s: float
+) -> None:
+    usual, slow = (
+        vw.run(strategy, size=4, seed=1, links=links, on_hosts=HOSTS, iterations=40)
+        for links in (ALIKE, changing([(0.0, USUAL), (2.0, SLOW), (until_s, USUAL)], pair))
+    )
+    observed = observe(slow.trace, replace(slow, links=ALIKE).reference())
+    src, dst = (slow.hosts[rank].name for rank in pair)
+    asked = Changed(links={(src, dst): LinkChange(rate_bps=USUAL.rate_bps)})
+    change, (departure,) = what_if(asked, observed.measured_links, quota=False), observed.links.departures
+    saved_s = [slow.end_s - ns / 1e9 for ns in observed.replay.runs_ns([change, departure.restored])]
+    assert saved_s == pytest.approx([slow.end_s - usual.end_s] * 2, rel=0.15)
 
 
 def test_a_few_messages_that_are_known_to_be_slow_have_a_rate_of_their_own() -> None:
     rows = carried([(0.0, USUAL), (0.5, SLOW), (0.65, USUAL)])
     sent_s = rows["send_start_ns"] / 1e9
     slow = np.flatnonzero((sent_s >= 0.5) & (sent_s < 0.65))
-    assert 0 < len(slow) < 5, "too few to be found by themselves"
+    assert 0 < len(slow) < 5, "fewer than a stretch that is found by itself"
     edges_s = [float(sent_s[slow[0]]), float(sent_s[slow[-1] + 1])]
     known = measured_link(rows, 0, DELAY_NS, edges_s)
     seen, restored = known.rate_bps, Piecewise(starts_s=np.array([0.0, *edges_s]), values=np.array([1.0, 0.2, 1.0]))
     assert known.served(restored).starts_s.tolist() == seen.starts_s.tolist() != restored.starts_s.tolist()
     before, during, after = seen.values
     assert min(before, after) > 0.7 * USUAL.rate_bps > 1.3 * during  # one of them may begin or end before
-    assert len(measured_link(rows, 0, DELAY_NS).rate_bps.values) == 1
 
 
 def test_messages_that_are_small_beside_the_first_one_tell_a_change_that_is_known() -> None:
