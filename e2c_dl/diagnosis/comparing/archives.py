@@ -15,6 +15,7 @@ from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, culprits_of, 
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.errors import ArchiveError
+from e2c_dl.scenario.training import MAX_ITERATIONS
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Trace
 
@@ -51,6 +52,8 @@ def _settings(archive: ReadArchive) -> dict[str, Any]:
     facts, where = archive.run.facts, f"{archive.path}: run.json: facts.training"
     training = convert(facts.get("training", {}), dict[str, Any], where, remedy=DAMAGED)
     convert(training, _Training, where, remedy=DAMAGED)
+    if training.get("iterations", 0) >= MAX_ITERATIONS:  # its budget ends it, which has another unit
+        del training["iterations"]
     return {**training, **{key: facts[key] for key in ("mathematics",) if key in facts}}
 
 

@@ -261,7 +261,7 @@ def _states(baseline: Group, group: Group) -> dict[str, dict[State, tuple[float,
 
 
 def _per_iteration(group: Group, host: str, state: State) -> float:
-    spent = [run.states_s.get(host, {}).get(state, 0.0) / run.iterations for run in group.runs]
+    spent = [run.states_s.get(host, {}).get(state, 0.0) for run in group.runs]
     return float(np.mean(spent))
 
 

@@ -40,7 +40,7 @@ class Run:
     iteration_s: Floats  # (iterations,): those that all ranks finished
     iteration_bytes: Floats  # (iterations,): sent by all ranks; NaN: a library sent them, and tells nobody
     accuracies: tuple[tuple[float, float], ...]  # (seconds of training, accuracy), in order of time
-    states_s: Mapping[str, Mapping[State, float]]  # host -> seconds in each state
+    states_s: Mapping[str, Mapping[State, float]]  # host -> seconds in each state, per iteration of its own
     culprits: tuple[Culprit, ...]
     damage: tuple[str, ...] = ()  # hosts whose trace is not whole
 
@@ -76,8 +76,11 @@ def run_s(trace: Trace) -> float:
 
 
 def states_of(report: Report) -> dict[str, Mapping[State, float]]:
-    """Host -> seconds in each state."""
-    return {host.host: host.states_s for host in report.hosts}
+    """Host -> seconds in each state, per iteration of its own."""
+    return {
+        host.host: {state: spent_s / max(1, host.iterations) for state, spent_s in host.states_s.items()}
+        for host in report.hosts
+    }
 
 
 def culprits_of(report: Report) -> tuple[Culprit, ...]:

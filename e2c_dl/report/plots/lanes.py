@@ -32,13 +32,13 @@ def states(runs: Sequence[Run], width_in: float = WIDTH_IN) -> Figure:
     if not all(run.states_s for run in runs):
         raise InputError("there is no worker to draw; name archives of runs that trained")
     figure, axes = panels(width_in, [_height(len(run.states_s)) for run in runs], sharex=True)
-    longest_s = max(sum(spent.values()) / max(1, run.iterations) for run in runs for spent in run.states_s.values())
+    longest_s = max(sum(spent.values()) for run in runs for spent in run.states_s.values())
     scale, unit = unit_of(longest_s)
     for each, run in zip(axes, runs, strict=True):
         hosts = list(run.states_s)
         before = np.zeros(len(hosts))
         for state in State:
-            spent = np.array([run.states_s[host].get(state, 0.0) for host in hosts]) * scale / max(1, run.iterations)
+            spent = np.array([run.states_s[host].get(state, 0.0) for host in hosts]) * scale
             each.barh(range(len(hosts)), spent, left=before, height=0.72, color=colours.STATES[state], linewidth=0)
             before += spent
         _rows(each, hosts, run.name if len(runs) > 1 else "")

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from e2c_dl.campaign.predicting.advice.workers import in_processes, on_cluster
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.emulation.prices import Prices
 from e2c_dl.scenario.load import load
+from e2c_dl.scenario.training import MAX_ITERATIONS
 from e2c_dl.strategies.batching import CONTROLLERS
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
@@ -75,7 +77,11 @@ def advised(where: Path, *argv: object):
 
 def test_the_grid_has_every_strategy_and_the_scenarios_own_first(folder: Path) -> None:
     training = load(folder).training
-    tried = candidates(training, ["edge", "edge", "cloud"], ["localsgd:period=3,weights=equal,batching=proportional"])
+    more, total = (
+        ["localsgd:period=3,weights=equal,batching=proportional"],
+        training.iterations * sum(training.batch_sizes),
+    )
+    tried = candidates(training, ["edge", "edge", "cloud"], more, total)
     assert [str(each) for each in tried[:2]] == [
         "allreduce",
         "localsgd, period 3, weights equal, batching proportional",
@@ -85,6 +91,8 @@ def test_the_grid_has_every_strategy_and_the_scenarios_own_first(folder: Path) -
     assert {each.batching for each in tried} == {"fixed", "dynamic", "proportional"}
     assert Candidate(strategy="parameterserver", settings=(("server", 2),)) in tried
     assert not any(dict(each.settings).get("period", 0) > training.iterations for each in tried)
+    by_time = replace(training, iterations=MAX_ITERATIONS)  # as a budget of seconds has it
+    assert candidates(by_time, ["edge", "edge", "cloud"], more, total) == tried
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,7 @@ def test_the_grid_has_every_strategy_and_the_scenarios_own_first(folder: Path) -
 )
 def test_a_candidate_that_cannot_be_is_refused_in_one_line(folder: Path, asked: str, says: str) -> None:
     with pytest.raises(InputError) as error:
-        candidates(load(folder).training, ["edge"] * 3, [asked])
+        candidates(load(folder).training, ["edge"] * 3, [asked], 1000)
     assert str(error.value).startswith(f"--try {asked}: ")
     assert says in str(error.value)
     assert CONTROLLERS

@@ -29,7 +29,7 @@ def run(name: str, *, iterations: int = 50, seed: int = 1, **known) -> Run:
     made = Run(
         name=name, seeds=(("training", seed),), settings=SETTINGS, world="virtual", finished=True,
         run_s=float(seconds.sum()), iteration_s=seconds, iteration_bytes=np.full(len(seconds), 1e6), accuracies=(),
-        states_s={"edge-1": {State.COMPUTE: float(seconds.sum())}}, culprits=(),
+        states_s={"edge-1": {State.COMPUTE: float(seconds.mean())}}, culprits=(),
     )  # fmt: skip
     return replace(made, **known)
 

@@ -69,7 +69,7 @@ def run(name: str, **known: object) -> Run:
         "name": name, "seeds": (), "settings": {}, "world": "virtual", "finished": True, "run_s": 4.0,
         "iteration_s": np.array([0.5, 1.5, 1.0, 1.0]), "iteration_bytes": np.ones(4), "culprits": (),
         "accuracies": ((1.0, 0.2), (4.0, 0.9)),
-        "states_s": {f"host-{i}": {State.COMPUTE: 1.0 + i, State.WAIT: 3.0 - i} for i in range(3)},
+        "states_s": {f"host-{i}": {State.COMPUTE: 0.25 + i / 4, State.WAIT: 0.75 - i / 4} for i in range(3)},
     }  # fmt: skip
     return Run(**{**base, **known})
 
@@ -149,10 +149,10 @@ def test_a_pdf_is_made_of_lines_and_text(tmp_path: Path) -> None:
 def test_states_are_per_iteration_and_add_up() -> None:
     axes = lanes.states([run("a")]).axes[0]
     ends = [patch.get_x() + patch.get_width() for patch in axes.patches]
-    assert max(ends) == pytest.approx(1.0)  # 4 s over 4 iterations
+    assert max(ends) == pytest.approx(1.0)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["host-0", "host-1", "host-2"]
     assert axes.get_xlabel() == "time per iteration (s)"
-    shorter = run("a", states_s={"host": {State.COMPUTE: 0.4}})
+    shorter = run("a", states_s={"host": {State.COMPUTE: 0.1}})
     assert lanes.states([shorter]).axes[0].get_xlabel() == "time per iteration (ms)"
 
 

@@ -59,7 +59,8 @@ def advise(request: AdviceRequest, tell: Callable[[Doing], None]) -> tuple[Ranki
             remedy = "add prices: to its emulation.yaml, as docs/emulation.md shows"
             raise InputError(f"{scenario.name}: its scenario has no prices; {remedy}")
         layers = [host.layer for host in scenario.topology.ranks]
-        chosen = candidates(as_recorded(scenario, ground.recorded).training, layers, request.more)
+        training = as_recorded(scenario, ground.recorded).training
+        chosen = candidates(training, layers, request.more, ground.total_samples)
     trials = [(candidate, seed) for seed in range(request.seeds) for candidate in chosen]
     done: list[Tried] = []
     with closing(_begun(request, ground, trials)) as ending:  # what is under way ends with whatever ends this

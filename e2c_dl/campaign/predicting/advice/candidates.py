@@ -46,14 +46,19 @@ class Candidate:
         return ", ".join([self.strategy, *said, *([f"batching {self.batching}"] if self.batching != FIXED else [])])
 
 
-def candidates(training: Training, layers: Sequence[str], more: Iterable[str]) -> tuple[Candidate, ...]:
+def candidates(
+    training: Training, layers: Sequence[str], more: Iterable[str], total_samples: int
+) -> tuple[Candidate, ...]:
     """What is tried for ``training``, whose rank r is in ``layers[r]``; ``more`` as ``--try`` has it. No two are equal.
+
+    ``total_samples``: that each trains on, all ranks together. What would never exchange anything is not among them.
 
     Raises: InputError, one line.
     """
     _check(training.strategy, training.strategy_settings, training.batching)
+    iterations = max(1, total_samples // sum(training.batch_sizes))  # whatever ends the training
     own = Candidate.of(training.strategy, training.strategy_settings, training.batching)
-    return tuple(dict.fromkeys([own, *map(_asked, more), *_grid(layers, training.iterations)]))
+    return tuple(dict.fromkeys([own, *map(_asked, more), *_grid(layers, iterations)]))
 
 
 def _grid(layers: Sequence[str], iterations: int) -> Iterator[Candidate]:
