@@ -32,7 +32,7 @@ from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.prefix import about_completeness, about_losses
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.replay import Replay
-from e2c_dl.diagnosis.replay.whatif import Predictor
+from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.resimulation.alike import by_other_luck
 from e2c_dl.diagnosis.resimulation.luck import averaged
 from e2c_dl.diagnosis.resimulation.measure import Retraining
@@ -139,6 +139,9 @@ def analyse(
         staleness=staleness(trace),
         round_iterations=_round_iterations(messages),
         untraced=untraced,
+        together_s=_together_s(worth, predictor)
+        if len(found) > 1 and not any(each.material for each in found)
+        else 0.0,
         unjudged=_unjudged(prefix, carried, hosts, links),
         untimed=tuple(str(link.element) for link in carried if link.by_receiver),
         concerned={each.sentence: each.names for each in limitations if each.names},
@@ -157,6 +160,12 @@ def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, floa
     """Kind of element -> times slower that each one judged must have been to be seen."""
     known = {ElementKind.HOST: hosts.least_visible, ElementKind.LINK: links.least_visible}
     return {kind: least for kind, least in known.items() if least is not None}
+
+
+def _together_s(departures: Sequence[Departure], predictor: Predictor) -> float:
+    """What the run would save with all of ``departures`` as designed."""
+    before_ns, after_ns = predictor.laps_ns([WhatIf.together(each.restored for each in departures)])
+    return float(np.mean(before_ns) - np.mean(after_ns)) / 1e9
 
 
 def _unjudged(trace: Trace, carried: Sequence[ObservedLink], hosts: Judgement, links: Judgement) -> tuple[str, ...]:

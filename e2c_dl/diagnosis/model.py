@@ -219,6 +219,8 @@ class Report:
     """Ranks exchange something in every so many iterations."""
     untraced: tuple[str, ...] = ()
     """Hosts that trained and left no trace: what happened there nobody knows."""
+    together_s: float = 0.0
+    """What all that departs costs together, where several do and nothing is a culprit."""
     unjudged: tuple[str, ...] = ()
     """Hosts and links that took part, and of which nobody knows how fast they should be."""
     untimed: tuple[str, ...] = ()

@@ -74,7 +74,8 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
     said = _none_alone(report) if named is None else f" {named.called} is {best}."
     headline = _no_culprit(report, _off(links_off)) + said
     blind = report.untimed or (named is not None and not named.judged)
-    unknown = links_off or report.untraced or blind or _breaking_off(report)
+    much = report.run_s >= MATERIAL_SPEEDUP * (report.run_s - report.together_s)  # of all that departs
+    unknown = links_off or report.untraced or blind or much or _breaking_off(report)
     tone = Tone.UNDECIDED if unknown else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
 
@@ -116,7 +117,10 @@ def _no_culprit(report: Report, off: str) -> str:
     if report.findings:
         departures = formatting.count(len(report.findings), "departure")
         least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"
-        return f"No culprit: {departures} from {asked}, none costs {least} or more.{off}"
+        alone = f"none costs {least} or more{' by itself' if len(report.findings) > 1 else ''}"
+        cost = f"{formatting.seconds(report.together_s)} of {formatting.seconds(report.run_s)}"
+        together = f"; together they cost {cost}" if report.together_s >= NOTHING * report.run_s else ""
+        return f"No culprit: {departures} from {asked}, {alone}{together}.{off}"
     if report.limitations:  # "everything" would cover what was not judged
         return f"No culprit: nothing that could be judged departs from {asked}.{off}" + _unseen(report)
     if off:

@@ -70,24 +70,26 @@ def stalled_iterations(trace: Trace, found: Stalls) -> dict[str, list[int]]:
 def with_stalls(
     departures: Sequence[Departure], found: Sequence[Stall], windows: Windows, design: Design
 ) -> tuple[Departure, ...]:
-    """``departures``, and what stalled: as a departure of its own, or with the one that its element has already."""
+    """``departures``, and what stalled: as one of its own, or with that of its element, or of its group."""
     by_element: dict[Element, list[Stall]] = {}
     for stall in found:
         by_element.setdefault(stall.element, []).append(stall)
     made = {departure.element: departure for departure in departures}
+    within = {member: departure.element for departure in departures for member in departure.members}
     for element, own in by_element.items():
         stalled = _stalled(element, own, windows, design)
-        other = made.get(element)
-        if other is None:
-            made[element] = stalled
-        else:
-            restored = replace(other.restored, moving=stalled.restored.moving)
-            evidence = f"{other.evidence} {stalled.evidence}"
-            total_s = other.excess_s + stalled.excess_s
-            made[element] = replace(
-                other, restored=restored, evidence=evidence, stalled_s=stalled.stalled_s, excess_s=total_s
-            )
+        of = element if element in made else within.get(element, element)
+        made[of] = _with(made[of], stalled) if of in made else stalled
     return tuple(made.values())
+
+
+def _with(other: Departure, stalled: Departure) -> Departure:
+    """``other``, of an element or its group, which ``stalled`` as well."""
+    restored = replace(other.restored, moving=other.restored.moving | stalled.restored.moving)
+    return replace(
+        other, restored=restored, evidence=f"{other.evidence} {stalled.evidence}",
+        stalled_s=max(other.stalled_s, stalled.stalled_s), excess_s=other.excess_s + stalled.excess_s,
+    )  # fmt: skip
 
 
 def _stalled(element: Element, own: Sequence[Stall], windows: Windows, design: Design) -> Departure:
