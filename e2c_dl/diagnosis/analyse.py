@@ -54,6 +54,7 @@ DEAF = Limitation(
     sentence="Verdicts changed what this run did, and a run that is simulated again hears none: "
     "savings and bottlenecks are of a replay, in which nobody decides otherwise."
 )
+TIMED = Limitation(sentence="Time ended this training: savings are of the time that as much training would have taken.")
 MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 
 
@@ -112,6 +113,7 @@ def analyse(
         *(_about_replay(replay, half_error) if world is None else ()),
         *_about_world(made, is_used=world is not None),
         *([DEAF] if deaf else ()),
+        *([TIMED] if retraining is not None and retraining.by_time else ()),
         *(choosing.limitations if choosing is not None else ()),
         *_about_chance(chance),
         *_about_clocks(trace, carried),

@@ -25,12 +25,13 @@ from e2c_dl.diagnosis.prefix import common_prefix
 from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.replay.critical import CriticalSteps
 from e2c_dl.diagnosis.resimulation.measure import Retraining
-from e2c_dl.diagnosis.resimulation.recorded import as_recorded, told
+from e2c_dl.diagnosis.resimulation.recorded import as_recorded, by_work, told
 from e2c_dl.diagnosis.scripts import script_reference
 from e2c_dl.diagnosis.shown.activity import Activity, from_trace
 from e2c_dl.diagnosis.shown.heat import Heat, heat_of
 from e2c_dl.diagnosis.shown.panels import Changed, Recorded
 from e2c_dl.errors import AnalysisError, ArchiveError
+from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.trace.collectives import of_library
@@ -117,7 +118,8 @@ def retraining_of(archive: ReadArchive, scenario: Scenario | None, trace: Trace)
     known = any(each is not None and each.compute.bucket_sizes for each in facts.values())  # old archives do not say
     if not known or scenario.trained is None:
         return None
-    return Retraining.of(as_recorded(scenario, told(scenario, trace, facts)), facts)
+    retraining = Retraining.of(as_recorded(by_work(scenario, trace), told(scenario, trace, facts)), facts)
+    return replace(retraining, by_time=scenario.trained.ends.unit is Unit.SECONDS)
 
 
 def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | None:

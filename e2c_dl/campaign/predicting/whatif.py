@@ -80,11 +80,12 @@ def _of_whole(
     there = what_if(changed.of_those_left, world.named_links, quota=run.quota)  # on a shared line, of their own rates
     prediction = resimulated(world, other, there, on_lap=partial(_told, tell))
     is_near = run.retraining.decided_anew and abs(world.error) <= CLOSE
-    if not (run.retraining.decides or is_near or without):
+    by_time = run.scenario.training.ends.unit is Unit.SECONDS
+    if not (run.retraining.decides or is_near or without or by_time):  # replayed, it would have as many iterations
         prediction = _beside(_replayed(run.observed, change), prediction)
     if run.retraining.hears_verdicts:
         limitations += ("Simulated again, the training hears no verdicts: it goes round nothing.",)
-    if run.scenario.training.ends.unit is Unit.SECONDS:
+    if by_time:
         counts = f"{other.iterations(there)} iterations of all ranks together instead of {world.iterations()}"
         limitations += (f"Time ends this training: in it, there are {counts}.",)
     return prediction, limitations + _about(world)

@@ -70,6 +70,7 @@ class Retraining:
     in_step: bool = False  # who sends to whom does not hang on who is faster
     chooses: bool = False  # it hangs on rates of links, which ranks measure
     changes: bool = False  # links or hosts do by design, at moments of the run
+    by_time: bool = False  # time ended the run; simulated again, as many iterations do
     hears_verdicts: bool = False  # while it trains; nobody tells any to a run that is simulated again
 
     @classmethod

@@ -8,6 +8,9 @@ in the mean, is what they send when it is simulated again::
 
 The largest message of an iteration is the update; beside it, one may announce its indices. Not in it: that a filter
 lets less or more through as training goes on.
+
+Where time ends a training, what departs costs work, and no time: what it costs is told at equal work, which its run
+tells (:func:`by_work`).
 """
 
 from __future__ import annotations
@@ -20,11 +23,14 @@ import numpy as np
 from e2c_dl import strategies
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.resimulation.measure import layout_of
+from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.training import iterations_of
 from e2c_dl.strategies.base import Setting
 from e2c_dl.strategies.collectives.averaging import grouped
 from e2c_dl.strategies.sparse import INDEX_BYTES, sparse_bytes
 from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.worlds.allotment import own_pace
 
 SELECTIVITY = "selectivity"
 
@@ -47,6 +53,19 @@ def as_recorded(scenario: Scenario, settings: Mapping[str, Setting]) -> Scenario
         return scenario
     both = {**scenario.trained.strategy_settings, **settings}
     return replace(scenario, trained=replace(scenario.trained, strategy_settings=both))
+
+
+def by_work(scenario: Scenario, trace: Trace) -> Scenario:
+    """``scenario``, which ends with as many iterations as ``trace`` has if it ended with time."""
+    trained = scenario.trained
+    if trained is None or trained.ends.unit is not Unit.SECONDS or not trace.ranks:
+        return scenario
+    counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
+    budget = Budget(unit=Unit.ITERATIONS, amount=float(max(1, min(counts))))
+    if own_pace(trained):
+        budget = Budget(unit=Unit.UPDATES, amount=float(max(len(counts), sum(counts))))
+    trained = replace(trained, budget=budget)
+    return replace(scenario, trained=replace(trained, iterations=iterations_of(trained)))
 
 
 def _let_through(trace: Trace, parameters: int, itemsize: int) -> float:

@@ -7,8 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.stalls import stalls
+from e2c_dl.diagnosis.detection.stalls import stalls, with_stalls
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.model import Element, ElementKind, Part
+from e2c_dl.diagnosis.replay.replay import Stall
+from e2c_dl.diagnosis.replay.whatif import WhatIf
+from e2c_dl.diagnosis.stretches import at_moments
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.model import Phase, Trace
 from tests import virtual_world
@@ -46,3 +52,22 @@ def test_computing_of_any_phase_stalls_while_its_host_was_not_alive(phase: Phase
     assert {key[:3] for key in silent.segments} == {(1, int(phase), ITERATION)}
     seen = stalls(replace(made, alive=alive(made)), (), design)
     assert bool(seen.found) == (phase in {Phase.FORWARD, Phase.BACKWARD})
+
+
+def test_what_members_of_a_group_stalled_is_told_with_the_group() -> None:
+    run = virtual_world.run(Allreduce, size=3, iterations=20)
+    links = [Element(kind=ElementKind.LINK, src="edge-1", dst=dst) for dst in ("edge-2", "edge-3")]
+    group = Departure(
+        element=Element(kind=ElementKind.GROUP, src="2 links edge -> edge"), part=Part.RATE, slowdown=2.0,
+        when=at_moments([(1.0, 2.0)], 5), observed=1.0, expected=2.0, evidence="slow.", restored=WhatIf(),
+        excess_s=1.0, members=tuple(links),
+    )  # fmt: skip
+    design = Design.of(run.trace, run.reference())
+    found = [
+        Stall(element=link, begin_ns=design.began_ns + 10**9, length_ns=(3 + place) * 10**9)
+        for place, link in enumerate(links)
+    ]
+    (told,) = with_stalls((group,), found, Windows.of(run.trace, design.began_ns), design)
+    assert told.element is group.element and told.slowdown == 2.0
+    assert told.stalled_s == 4.0 and told.excess_s == 1.0 + 3.0 + 4.0
+    assert told.restored.moving == {*links}

@@ -98,6 +98,30 @@ def test_a_link_of_which_no_delay_would_have_been_seen_is_not_slow_by_design(hea
     assert "The bottleneck, whose delay could not be judged, is link a -> b" in said.headline
 
 
+def test_what_nobody_knows_how_fast_it_should_be_is_not_slow_by_design(healthy: Report) -> None:
+    slowest = healthy.bottlenecks[0].element
+    said = verdict_of(replace(healthy, unjudged=(str(slowest), healthy.hosts[0].host)))
+    assert said.tone is Tone.UNDECIDED
+    assert "Nor would 1 host and 1 link that are slower all the time: nobody knows how fast they" in said.headline
+    assert f"The bottleneck, of which nobody knows how fast it should be, is link {slowest}" in said.headline
+    assert verdict_of(replace(healthy, unjudged=("x -> y",))).tone is Tone.HEALTHY, "it holds nothing up"
+
+
+def test_what_departs_is_not_slow_by_design(sick: Report) -> None:
+    (first, *_) = sick.findings
+    slowest = replace(sick.bottlenecks[0], element=first.element)
+    said = verdict_of(replace(sick, culprits=(), bottlenecks=(slowest,))).headline
+    assert "slow by design" not in said and "The bottleneck is " in said
+
+
+def test_what_departs_little_by_little_is_told_together(sick: Report) -> None:
+    report = replace(sick, culprits=(), together_s=sick.run_s / 10)
+    said = verdict_of(report)
+    assert said.tone is Tone.UNDECIDED
+    assert "none costs 5 % or more by itself; together they cost " in said.headline
+    assert "together" not in verdict_of(replace(report, together_s=sick.run_s / 1000)).headline
+
+
 def test_limitations_weaken_the_verdict(healthy: Report) -> None:
     said = verdict_of(replace(healthy, limitations=("cores were oversubscribed",)))
     assert "nothing that could be judged departs" in said.headline
@@ -122,7 +146,9 @@ def test_a_trace_that_does_not_tell_what_departures_cost_is_no_reason_to_clear_t
 
 def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> None:
     said = verdict_of(replace(sick, culprits=()))
-    assert said.headline.startswith("No culprit: 2 departures from what was designed, none costs 5 % or more.")
+    assert said.headline.startswith(
+        "No culprit: 2 departures from what was designed, none costs 5 % or more by itself."
+    )
     assert said.points == tuple(finding.evidence for finding in sick.findings)
 
 
