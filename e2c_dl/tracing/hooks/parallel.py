@@ -42,8 +42,8 @@ class Parallel:
         self._tracer, self._backward = tracer, backward
         self._module = weakref.ref(module)
         self._group = number_of(module.process_group)
-        self._notes: Callable[[], list[int]] = module.reducer.get_backward_stats
-        self._noted: list[int] = []  # when a pass began of which it is not sure
+        self._ready_ns: Callable[[], list[int]] = module.reducer.get_backward_stats
+        self._noted: tuple[list[int], bool] = ([], False)  # when a pass began of which it is not sure
         self._passes = 0  # that it reduced, as far as it learns
         self._rebuilt = False  # its buckets are in their lasting order, and known
         self._settled = False  # of each bucket the last parameter is asked alone ...
@@ -68,7 +68,7 @@ class Parallel:
         self._sure = watched.forwarded and self._settled and module is not None and module.require_forward_param_sync
         watched.forwarded = False
         if not self._sure:
-            self._noted = self._notes()
+            self._noted = self._notes(module)
             self._backward.unsure.append(self._decide)
         return at_ns, readiness.nbytes, self._group, session.seqs.get(self._group, 0)
 
@@ -79,10 +79,14 @@ class Parallel:
         another module with the same parameters.
         """
         at_ns = self.readiness.at_ns
-        if self._noted == self._notes():
+        if self._noted == self._notes(self._module()):
             passes[:] = [(at_ns,) if told[0] is at_ns else told for told in passes]
         elif not self._settled:
             self._learn()
+
+    def _notes(self, module: Any) -> tuple[list[int], bool]:
+        """Those of the reducer, and whether it has had the first pass of a static graph, of which it makes none."""
+        return self._ready_ns(), getattr(module, "_static_graph_delay_allreduce_enqueued", False)
 
     def _learn(self) -> None:
         """One more pass was its own. With the forward behind the first one DDP has ordered its buckets anew."""

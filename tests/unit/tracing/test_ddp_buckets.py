@@ -63,7 +63,10 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel as Parallel
 distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
 first, last = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
-model = Parallel(torch.nn.Sequential(first, last), find_unused_parameters=sys.argv[1] == "frozen")
+model = Parallel(
+    torch.nn.Sequential(first, last),
+    find_unused_parameters=sys.argv[1] == "frozen", static_graph=sys.argv[1] == "static",
+)
 optimizer = torch.optim.SGD([*first.parameters(), *last.parameters()], lr=0.1)
 others = []
 def step(way):
@@ -116,7 +119,7 @@ distributed.destroy_process_group()
     ("way", "reduced"),
     [
         ("inner", 0), ("twice", 4), ("looked at", 4), ("no sync", 0), ("frozen", 4), ("copied", 4),
-        ("wrapped again", 4), ("together", 8),
+        ("wrapped again", 4), ("together", 8), ("static", 4),
     ],
 )  # fmt: skip
 def test_what_ddp_reduced_is_told_whatever_a_script_does_between_forward_and_backward(
