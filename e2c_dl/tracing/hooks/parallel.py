@@ -5,6 +5,8 @@ its last gradient is complete; what is left until backward returns is AWAIT_COLL
 bucket is asked of DDP, which orders them anew after the first pass; its communication hook stays the user's. To answer
 it makes gradients, so that it is asked where nothing else needs memory: when it is built, and once its second pass is
 over. Where it does not answer, nobody knows which of the others' collectives this rank's are.
+
+A hook of the user's that reduces within other groups is believed: collectives are those of the first one it calls.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.modules import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
+from e2c_dl.tracing.numbers import UNCOUNTED
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
     from e2c_dl.tracing.tracer import Tracer
 
 UNKNOWN = "DistributedDataParallel did not tell its buckets: this rank's collectives are not joined to the others'"
+OTHER_GROUPS = "a communication hook reduces within other groups than DistributedDataParallel's: the first is told"
 UNJOINED = 1 << 26  # numbers from here on are of no other rank's collectives
 
 Buffers = tuple[int, int, int]
@@ -44,6 +48,7 @@ class Parallel:
         self._group = number_of(module.process_group)
         self._ready_ns: Callable[[], list[int]] = module.reducer.get_backward_stats
         self._noted: tuple[list[int], bool] = ([], False)  # when a pass began of which it is not sure
+        self._calls: int | None = None  # in its group, when a pass began whose gradients a hook of the user's reduces
         self._passes = 0  # that it reduced, as far as it learns
         self._rebuilt = False  # its buckets are in their lasting order, and known
         self._settled = False  # of each bucket the last parameter is asked alone ...
@@ -70,6 +75,9 @@ class Parallel:
         if not self._sure:
             self._noted = self._notes(module)
             self._backward.unsure.append(self._decide)
+        if module is not None and module._comm_hooks:
+            self._calls = _calls(module)
+            self._backward.unsure.append(self._regroup)
         return at_ns, readiness.nbytes, self._group, session.seqs.get(self._group, 0)
 
     def _decide(self, passes: list[Told]) -> None:
@@ -83,6 +91,17 @@ class Parallel:
             passes[:] = [(at_ns,) if told[0] is at_ns else told for told in passes]
         elif not self._settled:
             self._learn()
+
+    def _regroup(self, passes: list[Told]) -> None:
+        """Where a hook of the user's called nothing in DDP's group, it reduced within another, or not at all."""
+        session, module, at_ns = self._tracer.session, self._module(), self.readiness.at_ns
+        own = [place for place, told in enumerate(passes) if at_ns and told[0] is at_ns and len(told) > 1]
+        if not own or session is None or module is None or self._calls is None or self._calls != _calls(module):
+            return
+        groups = () if session.passed is UNCOUNTED else tuple(session.meanwhile)
+        if self._group not in groups:
+            session.limited(OTHER_GROUPS)
+            passes[own[0]] = (at_ns, self.readiness.nbytes, groups[0], 0) if groups else (at_ns,)
 
     def _notes(self, module: Any) -> tuple[list[int], bool]:
         """Those of the reducer, and whether it has had the first pass of a static graph, of which it makes none."""
@@ -192,6 +211,14 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
         return sync_buffers
 
     return synchronized
+
+
+def _calls(module: Any) -> int | None:
+    """Collectives so far in its group, as far as its backend counts them."""
+    try:
+        return int(module.process_group._get_sequence_number_for_group())
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def _buffers(module: Any) -> Buffers:

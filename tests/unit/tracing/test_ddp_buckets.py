@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from test_raising_scripts import attached
 
+from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.hooks.parallel import UNJOINED, UNKNOWN
+from e2c_dl.tracing.hooks.parallel import OTHER_GROUPS, UNJOINED, UNKNOWN
 
 pytest.importorskip("torch")
 
@@ -131,3 +132,50 @@ def test_what_ddp_reduced_is_told_whatever_a_script_does_between_forward_and_bac
     numbers = set(zip(collectives["peer_task"].tolist(), collectives["seq"].tolist(), strict=True))
     assert len(numbers) == len(collectives) >= len(waits)
     assert not any(each.startswith(UNKNOWN) for each in limitations)
+
+
+HOOKED = """
+import sys, torch
+from torch import distributed
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+def direct(group, bucket):
+    return group.allreduce([bucket.buffer()]).get_future().then(lambda done: done.value()[0])
+def both(subgroup, bucket):
+    distributed.all_reduce(bucket.buffer(), group=subgroup)
+    return direct(distributed.group.WORLD, bucket)
+way, subgroup = sys.argv[1], distributed.new_group([0])
+state = PostLocalSGDState(None, subgroup, start_localSGD_iter=4, post_local_gradient_allreduce=way == "subgroup")
+world = distributed.group.WORLD
+hooks = {"direct": (world, direct), "compressed": (None, fp16_compress_hook), "both": (subgroup, both)}
+model.register_comm_hook(*hooks.get(way, (state, post_localSGD_hook)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(8):
+    with model.no_sync():
+        model(torch.ones(2, 8)).sum().backward()
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "local", "said"),
+    [("subgroup", 1, True), ("none", None, True), ("direct", WORLD, False), ("compressed", WORLD, False),
+     ("both", WORLD, False)],
+)  # fmt: skip
+def test_what_a_communication_hook_reduces_is_of_the_group_that_it_calls(
+    way: str, local: int | None, said: bool, tmp_path: Path
+) -> None:
+    """As of torch's post-local SGD, of whose ranks those of two groups never wait for each other."""
+    ((spans, limitations),) = attached(tmp_path, "-c", HOOKED, way).values()
+    ours = spans[(spans["phase"] == Phase.COLLECTIVE) & (spans["bucket"] >= 0)]
+    of_groups = [(WORLD, number) for number in range(4)]
+    of_groups += [] if local is None else [(local, number) for number in range(4, 8)]
+    assert sorted(zip(ours["peer_task"], ours["iteration"], strict=True), key=lambda each: each[1]) == of_groups
+    assert (OTHER_GROUPS in limitations) == said
+    every = spans[spans["phase"] == Phase.COLLECTIVE]
+    numbers = list(zip(every["peer_task"].tolist(), every["seq"].tolist(), strict=True))
+    assert len(set(numbers)) == len(numbers)
