@@ -6,13 +6,15 @@ bucket is asked of DDP, which orders them anew after the first pass; its communi
 it makes gradients, so that it is asked where nothing else needs memory: when it is built, and once its second pass is
 over. Where it does not answer, nobody knows which of the others' collectives this rank's are.
 
-A hook of the user's that reduces within other groups is believed: collectives are those of the first one it calls.
+A hook of the user's that reduces within other groups is believed: collectives are those of the first one it calls. A
+rank without inputs (Join) takes part in the others' all-reduces, bucket by bucket as they do, until these are over.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Collective
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "DistributedDataParallel did not tell its buckets: this rank's collectives are not joined to the others'"
 OTHER_GROUPS = "a communication hook reduces within other groups than DistributedDataParallel's: the first is told"
+SHADOWED = "a rank without inputs (join) took part in the others' collectives: its waits for forwards have no cause"
 UNJOINED = 1 << 26  # numbers from here on are of no other rank's collectives
 
 Buffers = tuple[int, int, int]
@@ -103,6 +106,29 @@ class Parallel:
             session.limited(OTHER_GROUPS)
             passes[own[0]] = (at_ns, self.readiness.nbytes, groups[0], 0) if groups else (at_ns,)
 
+    def shadows(self, session: Session, act: Callable[[], object]) -> None:
+        """``act`` takes part in the all-reduces of a pass that others make, as :meth:`begins` and its end tell of own.
+
+        That DDP orders its buckets anew is told to nobody here: as long as it may, it is asked after each.
+        """
+        module, nbytes = self._module(), self.readiness.nbytes
+        self.readiness.at_ns = at_ns = dict.fromkeys(range(len(nbytes)), session.clock())
+        hooked = module is not None and bool(module._comm_hooks)
+        if hooked:
+            self._calls = _calls(module)
+        session.count_passed()
+        session.passed = UNCOUNTED
+        act()
+        passes: list[Told] = [(at_ns, nbytes, self._group, 0)]
+        if hooked:
+            self._regroup(passes)
+        session.passed = session.numbered(passes)
+        session.note(session.lane.reduce, (), session.clock(), session.passed)
+        session.limited(SHADOWED)
+        if not (self._rebuilt or self._settled):
+            self._watch()
+            self._rebuilt = self.readiness.nbytes != nbytes
+
     def _notes(self, module: Any) -> tuple[list[int], bool]:
         """Those of the reducer, and whether it has had the first pass of a static graph, of which it makes none."""
         return self._ready_ns(), getattr(module, "_static_graph_delay_allreduce_enqueued", False)
@@ -162,7 +188,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     patches.wrap(DistributedDataParallel, "__init__", built)
     patches.wrap(DistributedDataParallel, "__setstate__", built)  # of what is unpickled, or a copy
-    patches.wrap(DistributedDataParallel, "_sync_buffers", _synchronized(tracer, buffers))
+    patches.wrap(DistributedDataParallel, "_sync_module_buffers", _synchronized(tracer, buffers))
+    patches.wrap(DistributedDataParallel, "_match_all_reduce_for_bwd_pass", _shadowing(tracer, modules))
     for parallel in modules.values():
         parallel.attach()
         backward.reducing.append(parallel)
@@ -189,10 +216,10 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
     compiling, clock, broadcast = compiling_of(tracer), Session.clock, Collective.BROADCAST
 
     def synchronized(original: Function) -> Function:
-        def sync_buffers(self: Any) -> Any:
+        def sync_module_buffers(self: Any, *args: Any, **kwargs: Any) -> Any:
             session = tracer.session
             if session is None or compiling.looks():
-                return original(self)
+                return original(self, *args, **kwargs)
             known = buffers.get(id(self))
             if known is None or known[0] != len(self.modules_buffers):
                 known = buffers[id(self)] = _buffers(self)
@@ -204,13 +231,27 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
             seqs[group] = seq + 1
             start_ns = clock()
             try:
-                return original(self)
+                return original(self, *args, **kwargs)
             finally:
                 session.events.append((session.awaited, start_ns, clock(), seq, nbytes, group, broadcast))
 
-        return sync_buffers
+        return sync_module_buffers
 
     return synchronized
+
+
+def _shadowing(tracer: Tracer, modules: Mapping[Any, Parallel]) -> Callable[[Function], Function]:
+    def around(original: Function) -> Function:
+        def match_all_reduce(self: Any) -> None:
+            session, parallel = tracer.session, modules.get(self)
+            if session is None or parallel is None or get_ident() != session.main:
+                original(self)
+            else:
+                parallel.shadows(session, lambda: original(self))
+
+        return match_all_reduce
+
+    return around
 
 
 def _calls(module: Any) -> int | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_raising_scripts import attached
+from test_traced_script import torchrun, traced
 
-from e2c_dl.trace.collectives import WORLD
-from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.hooks.parallel import OTHER_GROUPS, UNJOINED, UNKNOWN
+from e2c_dl.archive.read import open_archive
+from e2c_dl.trace.collectives import WORLD, collectives
+from e2c_dl.trace.model import Collective, Phase
+from e2c_dl.tracing.hooks.parallel import OTHER_GROUPS, SHADOWED, UNJOINED, UNKNOWN
 
 pytest.importorskip("torch")
 
@@ -179,3 +182,39 @@ def test_what_a_communication_hook_reduces_is_of_the_group_that_it_calls(
     every = spans[spans["phase"] == Phase.COLLECTIVE]
     numbers = list(zip(every["peer_task"].tolist(), every["seq"].tolist(), strict=True))
     assert len(set(numbers)) == len(numbers)
+
+
+UNEVEN = """
+import torch
+from torch import distributed
+distributed.init_process_group("gloo")
+rank = distributed.get_rank()
+layers = [torch.nn.Linear(200, 200) for _ in range(4)]
+model = torch.nn.Sequential(*layers, torch.nn.BatchNorm1d(200))
+model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    with model.join():
+        for number in range(1 + 4 * rank if epoch != 1 else 3 - 2 * rank):
+            model(torch.ones(2, 200)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+distributed.destroy_process_group()
+"""
+
+
+def test_a_rank_without_inputs_takes_part_in_the_others_collectives(tmp_path: Path) -> None:
+    """Also while DDP orders its buckets anew, which it tells nobody there."""
+    script = tmp_path / "main.py"
+    script.write_text(UNEVEN, encoding="utf-8")
+    done = traced(tmp_path / "archive", *torchrun(str(script)))
+    assert done.returncode == 0, done.stderr
+    archive = open_archive(tmp_path / "archive")
+    found = collectives(archive.trace()).parts
+    of_buckets = found[found["bucket"] >= 0]
+    passes = 5 + 3 + 5
+    assert len(of_buckets) == 2 * (1 * 2 + 2 * (passes - 2)), "in two passes, one bucket"
+    for name in ("kind", "nbytes", "bucket"):
+        assert np.array_equal(found[name][::2], found[name][1::2]), name
+    assert (found["kind"] == Collective.BROADCAST).sum() == 2 * passes
+    assert any(SHADOWED in sentence for sentence in archive.run.limitations)
