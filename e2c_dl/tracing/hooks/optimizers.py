@@ -140,9 +140,14 @@ def _parameters(optimizer: Any) -> set[int]:
 
 
 def _is_elsewhere(session: Session) -> bool:
-    """Whether the thread that steps is another than the one that trains: it is that, from now on, if none has yet."""
-    if session.begun_ns is None and not session.iterations_done:
+    """Whether the thread that steps is another than the one that trains: it is that, from now on, if none has stepped.
+
+    That which began may only have asked a loader, or a model, how large something is.
+    """
+    if not session.iterations_done and not session.explicit:
         session.main = get_ident()
+        session.outside()
+        session.note(session.lane.clear)
         return False
     session.limited(ELSEWHERE)
     return True
