@@ -216,10 +216,10 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
     compiling, clock, broadcast = compiling_of(tracer), Session.clock, Collective.BROADCAST
 
     def synchronized(original: Function) -> Function:
-        def sync_module_buffers(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def sync_module_buffers(self: Any, authoritative_rank: int) -> Any:
             session = tracer.session
             if session is None or compiling.looks():
-                return original(self, *args, **kwargs)
+                return original(self, authoritative_rank)
             known = buffers.get(id(self))
             if known is None or known[0] != len(self.modules_buffers):
                 known = buffers[id(self)] = _buffers(self)
@@ -231,7 +231,7 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
             seqs[group] = seq + 1
             start_ns = clock()
             try:
-                return original(self, *args, **kwargs)
+                return original(self, authoritative_rank)
             finally:
                 session.events.append((session.awaited, start_ns, clock(), seq, nbytes, group, broadcast))
 
