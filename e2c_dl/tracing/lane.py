@@ -136,7 +136,7 @@ class Lane:
             return
         self._piece(done, now_ns)
         if done.pieces is not None:
-            self._reduce(done.pieces, now_ns, passes)
+            self.reduce(done.pieces, now_ns, passes)
         if self._open:
             self._go_on(now_ns)
 
@@ -240,7 +240,7 @@ class Lane:
         if not self._forwarded:
             self._infer(start_ns)
         self._ended_ns = end_ns
-        self._reduce([(start_ns, end_ns)] if end_ns - start_ns >= SHORTEST_NS else [], end_ns, passes)
+        self.reduce([(start_ns, end_ns)] if end_ns - start_ns >= SHORTEST_NS else [], end_ns, passes)
 
     def _interrupt(self, now_ns: int) -> None:
         for outer in reversed(self._open):
@@ -257,7 +257,7 @@ class Lane:
             return
         self.record(done.phase, start_ns, end_ns, bucket=done.bucket, seq=done.seq, peer_task=done.peer_task)
 
-    def _reduce(self, pieces: Sequence[Piece], end_ns: int, passes: Sequence[Told]) -> None:
+    def reduce(self, pieces: Sequence[Piece], end_ns: int, passes: Sequence[Told]) -> None:
         """A BACKWARD has ended: its all-reduces, the wait for them, and its own part bucket by bucket."""
         ready: list[tuple[int, int]] = []
         reduced: list[tuple[dict[int, int], Any]] = []

@@ -16,10 +16,12 @@ class Numbers:
     def __init__(self) -> None:
         self.seqs: dict[int, int] = {}  # group -> number of its next collective, but for those of ``passed``
         self.passed: Sequence[Told] = ()  # the newest backward, whose collectives are not counted yet
+        self.meanwhile: dict[int, None] = {}  # groups in which something was counted while it was under way, and since
 
     def next_seq(self, group: int = -2, count: int = 1) -> int:
         """Number of the next collective in ``group``, the first of ``count``."""
         self.count_passed()
+        self.meanwhile[group] = None
         seq = self.seqs.get(group, 0)
         self.seqs[group] = seq + count
         return seq
@@ -43,6 +45,8 @@ class Numbers:
 
     def count_passed(self) -> None:
         """Count those of the newest backward: when a number is asked for, since where it ended caches are cold."""
+        if self.passed is UNCOUNTED:
+            self.meanwhile = {}
         for told in self.passed:
             if told[0] and len(told) > 1:
                 self.seqs[told[2]] = told[3] + len(told[1])

@@ -163,16 +163,27 @@ def _joined_after(
     for place, sequence in main.items():
         rows = np.flatnonzero(places == place)
         before = np.searchsorted(sequence.over_ns, joined_ns[rows], side="right") - 1
-        ends = np.flatnonzero(sequence.spans["phase"] == Phase.BACKWARD)
-        of_bucket = _bucket_keys(sequence.spans[ends])
-        order = np.argsort(of_bucket, kind="stable")
-        found, known = looked_up(of_bucket[order], _bucket_keys(parts[rows]))
-        backward = ends[order[found]]
-        near = np.abs(sequence.over_ns[backward] - joined_ns[rows[known]]) <= AT_ONCE_NS
-        before[np.flatnonzero(known)[near]] = backward[near]
+        backward = _own_backward(sequence.spans, parts[rows])
+        near = (backward != NONE) & (np.abs(sequence.over_ns[backward] - joined_ns[rows]) <= AT_ONCE_NS)
+        before[near] = backward[near]
         rows, before = rows[before >= 0], before[before >= 0]
         follows[rows], follows_ns[rows] = sequence.numbers[before], sequence.over_ns[before]
     return follows, follows_ns
+
+
+def _own_backward(spans: Spans, parts: Parts) -> Longs:
+    """Of each of ``parts`` the BACKWARD of its bucket that was the last to begin before it joined; NONE.
+
+    An iteration may have several of one bucket; a later one waits, by what is before it, for this very collective.
+    """
+    ends = np.flatnonzero(spans["phase"] == Phase.BACKWARD)
+    keys_of = np.append(_bucket_keys(spans[ends]), _bucket_keys(parts))
+    bucket = np.unique(keys_of, return_inverse=True)[1] * (len(spans) + 1)  # and, of one bucket, how many had begun
+    rising = np.sort(bucket[: len(ends)] + ends)
+    asked = bucket[len(ends) :]
+    begun = np.searchsorted(spans["start_ns"], parts["joined_ns"], side="right")
+    found = np.append(NONE, rising)[np.searchsorted(rising, asked + begun)] - asked
+    return np.where(found >= 0, found, NONE)
 
 
 def _bucket_keys(rows: npt.NDArray[Any]) -> Longs:

@@ -10,12 +10,13 @@ import ctypes
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from e2c_dl.trace.clocks.programs import run_unseen
 
 WITHIN_S = 2.0
 """A program is waited for no longer."""
@@ -168,7 +169,7 @@ def ptp4l(run: Run) -> dict[str, Any]:
 def said(command: Sequence[str], within_s: float = WITHIN_S) -> str:
     """What ``command`` prints within that time, and WITHIN_S. Raises: Unknown, with what it complains of.
 
-    It is looked for here: subprocess would undo what a script's warnings know, so that each is shown again.
+    A script in whose process it is asked never sees it, nor are its warnings shown again, as subprocess has them.
     """
     program = shutil.which(command[0])
     if program is None:
@@ -176,16 +177,13 @@ def said(command: Sequence[str], within_s: float = WITHIN_S) -> str:
     if within_s <= 0:
         raise Unknown("no time was left to ask it")
     try:
-        done = subprocess.run(
-            [program, *command[1:]], capture_output=True, text=True, errors="replace", check=False,
-            timeout=min(within_s, WITHIN_S), stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
+        code, output, complaints = run_unseen([program, *command[1:]], min(within_s, WITHIN_S))
+    except OSError as error:
         raise Unknown(str(error)) from error
-    if done.returncode != 0:
-        complaint = (done.stderr or done.stdout).strip().splitlines()
-        raise Unknown(complaint[0] if complaint else f"{command[0]} exited with {done.returncode}")
-    return done.stdout
+    if code != 0:
+        complaint = (complaints or output).strip().splitlines()
+        raise Unknown(complaint[0] if complaint else f"{command[0]} exited with {code}")
+    return output
 
 
 def _text(file: Path) -> str:

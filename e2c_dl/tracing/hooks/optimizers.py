@@ -1,7 +1,8 @@
 """Steps of optimizers: they end iterations.
 
 A step within a step (Horovod's optimizer around the user's, ZeRO's around a local one) is one step. Of several
-optimizers one ends iterations: the one that steps first, or once another has stepped twice meanwhile, that one.
+optimizers one ends iterations: the one that steps first, or once another has stepped twice meanwhile, that one; or one
+that was made for parameters of the former, if it is the next to step.
 A step that raises ends none; torch tells nobody, so that the next step finds out that it is over.
 """
 
@@ -32,8 +33,14 @@ class Steps:
     def __init__(self) -> None:
         self.depth = 0
         self.count = 0
-        self.leading: Callable[[], object | None] = lambda: None  # it may be gone: a new one leads at once
-        self.others: set[int] = set()
+        self.leading: Callable[[], Any] = lambda: None  # it may be gone: a new one leads at once
+        self.others: set[int] = set()  # have stepped since then, or are as good as that
+
+    def made(self, optimizer: Any) -> None:
+        """``optimizer`` is new: it takes the place of the one that ends iterations if it has parameters of its."""
+        leading = self.leading()
+        if leading is not None and _parameters(leading) & _parameters(optimizer):
+            self.others.add(id(optimizer))
 
     def ends_iteration(self, optimizer: object) -> bool:
         """Whether this step of ``optimizer`` ends an iteration."""
@@ -61,6 +68,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
     def made(original: Function) -> Function:
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
+            steps.made(self)
             tracer.steps = True
             tracer.sign()
 
@@ -127,10 +135,19 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
     return began, ended
 
 
+def _parameters(optimizer: Any) -> set[int]:
+    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+
+
 def _is_elsewhere(session: Session) -> bool:
-    """Whether the thread that steps is another than the one that trains: it is that, from now on, if none has yet."""
-    if session.begun_ns is None and not session.iterations_done:
+    """Whether the thread that steps is another than the one that trains: it is that, from now on, if none has stepped.
+
+    That which began may only have asked a loader, or a model, how large something is.
+    """
+    if not session.iterations_done and not session.explicit:
         session.main = get_ident()
+        session.outside()
+        session.note(session.lane.clear)
         return False
     session.limited(ELSEWHERE)
     return True

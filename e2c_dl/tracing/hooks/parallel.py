@@ -5,12 +5,16 @@ its last gradient is complete; what is left until backward returns is AWAIT_COLL
 bucket is asked of DDP, which orders them anew after the first pass; its communication hook stays the user's. To answer
 it makes gradients, so that it is asked where nothing else needs memory: when it is built, and once its second pass is
 over. Where it does not answer, nobody knows which of the others' collectives this rank's are.
+
+A hook of the user's that reduces within other groups is believed: collectives are those of the first one it calls. A
+rank without inputs (Join) takes part in the others' all-reduces, bucket by bucket as they do, until these are over.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Collective
@@ -20,12 +24,15 @@ from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.modules import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
+from e2c_dl.tracing.numbers import UNCOUNTED
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
     from e2c_dl.tracing.tracer import Tracer
 
 UNKNOWN = "DistributedDataParallel did not tell its buckets: this rank's collectives are not joined to the others'"
+OTHER_GROUPS = "a communication hook reduces within other groups than DistributedDataParallel's: the first is told"
+SHADOWED = "a rank without inputs (join) took part in the others' collectives: its waits for forwards have no cause"
 UNJOINED = 1 << 26  # numbers from here on are of no other rank's collectives
 
 Buffers = tuple[int, int, int]
@@ -42,8 +49,9 @@ class Parallel:
         self._tracer, self._backward = tracer, backward
         self._module = weakref.ref(module)
         self._group = number_of(module.process_group)
-        self._notes: Callable[[], list[int]] = module.reducer.get_backward_stats
-        self._noted: list[int] = []  # when a pass began of which it is not sure
+        self._ready_ns: Callable[[], list[int]] = module.reducer.get_backward_stats
+        self._noted: tuple[list[int], bool] = ([], False)  # when a pass began of which it is not sure
+        self._calls: int | None = None  # in its group, when a pass began whose gradients a hook of the user's reduces
         self._passes = 0  # that it reduced, as far as it learns
         self._rebuilt = False  # its buckets are in their lasting order, and known
         self._settled = False  # of each bucket the last parameter is asked alone ...
@@ -68,8 +76,11 @@ class Parallel:
         self._sure = watched.forwarded and self._settled and module is not None and module.require_forward_param_sync
         watched.forwarded = False
         if not self._sure:
-            self._noted = self._notes()
+            self._noted = self._notes(module)
             self._backward.unsure.append(self._decide)
+        if module is not None and module._comm_hooks:
+            self._calls = _calls(module)
+            self._backward.unsure.append(self._regroup)
         return at_ns, readiness.nbytes, self._group, session.seqs.get(self._group, 0)
 
     def _decide(self, passes: list[Told]) -> None:
@@ -79,10 +90,48 @@ class Parallel:
         another module with the same parameters.
         """
         at_ns = self.readiness.at_ns
-        if self._noted == self._notes():
+        if self._noted == self._notes(self._module()):
             passes[:] = [(at_ns,) if told[0] is at_ns else told for told in passes]
         elif not self._settled:
             self._learn()
+
+    def _regroup(self, passes: list[Told]) -> None:
+        """Where a hook of the user's called nothing in DDP's group, it reduced within another, or not at all."""
+        session, module, at_ns = self._tracer.session, self._module(), self.readiness.at_ns
+        own = [place for place, told in enumerate(passes) if at_ns and told[0] is at_ns and len(told) > 1]
+        if not own or session is None or module is None or self._calls is None or self._calls != _calls(module):
+            return
+        groups = () if session.passed is UNCOUNTED else tuple(session.meanwhile)
+        if self._group not in groups:
+            session.limited(OTHER_GROUPS)
+            passes[own[0]] = (at_ns, self.readiness.nbytes, groups[0], 0) if groups else (at_ns,)
+
+    def shadows(self, session: Session, act: Callable[[], object]) -> None:
+        """``act`` takes part in the all-reduces of a pass that others make, as :meth:`begins` and its end tell of own.
+
+        That DDP orders its buckets anew is told to nobody here: as long as it may, it is asked after each.
+        """
+        module, nbytes = self._module(), self.readiness.nbytes
+        self.readiness.at_ns = at_ns = dict.fromkeys(range(len(nbytes)), session.clock())
+        hooked = module is not None and bool(module._comm_hooks)
+        if hooked:
+            self._calls = _calls(module)
+        session.count_passed()
+        session.passed = UNCOUNTED
+        act()
+        passes: list[Told] = [(at_ns, nbytes, self._group, 0)]
+        if hooked:
+            self._regroup(passes)
+        session.passed = session.numbered(passes)
+        session.note(session.lane.reduce, (), session.clock(), session.passed)
+        session.limited(SHADOWED)
+        if not (self._rebuilt or self._settled):
+            self._watch()
+            self._rebuilt = self.readiness.nbytes != nbytes
+
+    def _notes(self, module: Any) -> tuple[list[int], bool]:
+        """Those of the reducer, and whether it has had the first pass of a static graph, of which it makes none."""
+        return self._ready_ns(), getattr(module, "_static_graph_delay_allreduce_enqueued", False)
 
     def _learn(self) -> None:
         """One more pass was its own. With the forward behind the first one DDP has ordered its buckets anew."""
@@ -139,7 +188,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     patches.wrap(DistributedDataParallel, "__init__", built)
     patches.wrap(DistributedDataParallel, "__setstate__", built)  # of what is unpickled, or a copy
-    patches.wrap(DistributedDataParallel, "_sync_buffers", _synchronized(tracer, buffers))
+    patches.wrap(DistributedDataParallel, "_sync_module_buffers", _synchronized(tracer, buffers))
+    patches.wrap(DistributedDataParallel, "_match_all_reduce_for_bwd_pass", _shadowing(tracer, modules))
     for parallel in modules.values():
         parallel.attach()
         backward.reducing.append(parallel)
@@ -166,10 +216,10 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
     compiling, clock, broadcast = compiling_of(tracer), Session.clock, Collective.BROADCAST
 
     def synchronized(original: Function) -> Function:
-        def sync_buffers(self: Any) -> Any:
+        def sync_module_buffers(self: Any, authoritative_rank: int) -> Any:
             session = tracer.session
             if session is None or compiling.looks():
-                return original(self)
+                return original(self, authoritative_rank)
             known = buffers.get(id(self))
             if known is None or known[0] != len(self.modules_buffers):
                 known = buffers[id(self)] = _buffers(self)
@@ -181,13 +231,35 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
             seqs[group] = seq + 1
             start_ns = clock()
             try:
-                return original(self)
+                return original(self, authoritative_rank)
             finally:
                 session.events.append((session.awaited, start_ns, clock(), seq, nbytes, group, broadcast))
 
-        return sync_buffers
+        return sync_module_buffers
 
     return synchronized
+
+
+def _shadowing(tracer: Tracer, modules: Mapping[Any, Parallel]) -> Callable[[Function], Function]:
+    def around(original: Function) -> Function:
+        def match_all_reduce(self: Any) -> None:
+            session, parallel = tracer.session, modules.get(self)
+            if session is None or parallel is None or get_ident() != session.main:
+                original(self)
+            else:
+                parallel.shadows(session, lambda: original(self))
+
+        return match_all_reduce
+
+    return around
+
+
+def _calls(module: Any) -> int | None:
+    """Collectives so far in its group, as far as its backend counts them."""
+    try:
+        return int(module.process_group._get_sequence_number_for_group())
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def _buffers(module: Any) -> Buffers:

@@ -176,6 +176,24 @@ def test_one_collective_recorded_twice_is_refused() -> None:
         collectives(replace(trace, ranks=ranks))
 
 
+def test_backwards_of_one_iteration_that_follow_each_other_at_once_are_told_apart() -> None:
+    """Gradients of two batches are summed, all within a millisecond."""
+    seconds = {Phase.DATA: 1e-5, Phase.FORWARD: 2e-5, Phase.BACKWARD: 1e-4, Phase.STEP: 1e-5}
+    quick = Ddp(
+        ranks=2, iterations=24, seconds=seconds, bucket_bytes=(400,) * 2, delay_s=2e-5, gap_s=2e-6, counts=False
+    )
+    ranks = []
+    for rank in simulate(quick).ranks:
+        spans = rank.spans.copy()
+        whole = np.flatnonzero(spans["phase"] == Phase.ITERATION)
+        spans["end_ns"][whole[::2]] = spans["end_ns"][whole[1::2]]
+        spans["iteration"][spans["iteration"] >= 0] //= 2
+        ranks.append(replace(rank, spans=np.delete(spans, whole[1::2])))
+    report = report_of(replace(simulate(quick), ranks=tuple(ranks)))
+    assert report.iterations == 12
+    assert not report.culprits
+
+
 def test_a_rank_alone_has_no_collectives() -> None:
     found = collectives(without(simulate(Ddp(ranks=1)), 0, Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE))
     assert isinstance(found, Collectives) and len(found) == 0

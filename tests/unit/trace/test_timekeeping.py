@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import subprocess
 import sys
 import time
 import warnings
@@ -97,6 +98,32 @@ def test_programs_on_the_path_are_asked_and_waited_for_a_bounded_time(
     assert time.monotonic() - began_s < 2
     assert "timed out" in told["unknown"]["chrony"]
     assert told["unknown"]["ptp4l"] == "no time was left to ask it"
+
+
+WAITING = """
+import os, signal, threading
+from e2c_dl.trace.clocks.timekeeping import timekeeping
+told, found = [], []
+signal.signal(signal.SIGCHLD, lambda *_: found.append("SIGCHLD"))
+thread = threading.Thread(target=lambda: told.append(timekeeping()))
+thread.start()
+while thread.is_alive():
+    try:
+        found.append(os.waitpid(-1, os.WNOHANG))
+        found.append(os.wait())
+    except ChildProcessError:
+        pass
+assert told[0]["chrony"]["stratum"] == 3, told
+assert not found, found
+own = os.posix_spawn("/bin/true", ["true"], os.environ)
+assert os.wait() == (own, 0)
+"""
+
+
+def test_a_script_that_waits_for_any_child_never_sees_a_program_that_is_asked(tmp_path: Path) -> None:
+    program(tmp_path, "chronyc", f"sleep 0.3; printf %s '{TRACKING}'")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run([sys.executable, "-c", WAITING], env=environment, check=True, timeout=60)
 
 
 def test_systemd_is_asked_where_it_runs(tmp_path: Path) -> None:

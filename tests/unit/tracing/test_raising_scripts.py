@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_traced_script import ENVIRONMENT
 
@@ -184,6 +185,30 @@ def test_the_thread_that_trains_first_is_traced_and_that_others_train_is_said(tm
     ((spans, limitations),) = attached(tmp_path, "-c", THREADED).values()
     assert (spans["phase"] == Phase.ITERATION).sum() == 6
     assert any("another thread makes steps of an optimizer" in sentence for sentence in limitations)
+
+
+ASKING = """
+import threading, torch
+data = torch.utils.data.DataLoader(torch.randn(6, 8))
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+example = next(iter(data))
+model(example)
+def train():
+    for batch in data:
+        model(batch).sum().backward()
+        optimizer.step()
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_thread_that_only_asked_a_loader_and_a_model_hides_none_that_trains(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", ASKING).values()
+    found = Counter(Phase(phase).name for phase in spans["phase"][np.isin(spans["iteration"], range(1, 6))])
+    assert [found[name] for name in ("ITERATION", "DATA", "FORWARD", "BACKWARD", "STEP")] == [5] * 5
+    assert (spans["phase"] == Phase.ITERATION).sum() == 6
 
 
 COMPILED = """

@@ -155,3 +155,28 @@ def test_each_of_several_reductions_within_one_backward_has_a_number_of_its_own(
     numbers = Counter(zip(collectives["peer_task"].tolist(), collectives["seq"].tolist(), strict=True))
     assert len(numbers) == len(collectives) == 6 * 3
     assert set(numbers.values()) == {1}
+
+
+UNFROZEN = """
+import torch
+model, other = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)), torch.nn.Linear(8, 8)
+def train(*optimizers):
+    for number in range(4):
+        other(model(torch.ones(2, 8))).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+first = torch.optim.SGD(model[1].parameters(), lr=0.1)
+train(first)
+second = torch.optim.SGD(model.parameters(), lr=0.1)
+train(second)
+train(second, torch.optim.SGD(other.parameters(), lr=0.1))
+third = torch.optim.SGD(model.parameters(), lr=0.1)
+train(second, third)
+train(first)
+"""
+
+
+def test_an_optimizer_that_takes_anothers_place_ends_iterations_from_its_first_step_on(tmp_path: Path) -> None:
+    """Nobody else does: one of other parameters, or one that is used beside the former."""
+    ((spans, _),) = attached(tmp_path, "-c", UNFROZEN).values()
+    assert (spans["phase"] == Phase.ITERATION).sum() == 4 + 4 + 4 + 4 + 3, "the last one was not made anew"
