@@ -34,7 +34,10 @@ def _figures(found: Stragglers, of_what: str) -> Table:
     replayed, ideal = formatting.seconds(found.replayed_s), formatting.seconds(found.ideal_s)
     table.add_row("S", f"{found.slowdown:.3f}", f"a {of_what} takes {replayed}, and {ideal} if all workers were alike")
     if found.slowest_share is None:
-        table.add_row("M_W", formatting.DASH, "nothing is slower than it would be then")
+        longer = "alike, they would take no less for what each did"
+        table.add_row(
+            "M_W", formatting.DASH, longer if found.slowdown < 1 else "nothing is slower than it would be then"
+        )
         return table
     workers = "worker " + ", ".join(found.slowest_workers[:SHOWN])
     table.add_row("M_W", formatting.percent(found.slowest_share), f"of the difference goes with the slowest: {workers}")

@@ -17,13 +17,14 @@ faster, figures are those of this order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.prefix import about_completeness, about_losses, common_iterations, common_prefix
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.diagnosis.straggler.metrics import Operations
@@ -61,7 +62,9 @@ def operations_of(trace: Trace, missing: Sequence[str] = ()) -> Operations:
     measured_s = np.concatenate([program.length_ns(), *_lengths_ns(messages)]) / 1e9
     intervals = [training_ns(rank) for rank in prefix.ranks]
     length_ns = max(end for _, end in intervals) - min(start for start, _ in intervals)
-    about = (*about_completeness(trace, common_iterations(trace), both, missing), *about_losses(trace))
+    about = (
+        *about_completeness(trace, common_iterations(trace), both, missing), *about_losses(trace), *_about_pace(prefix)
+    )  # fmt: skip
     return Operations(
         kind=kind,
         row=np.concatenate([program.row, *2 * [np.searchsorted(program.ranks, messages["src"])]]),
@@ -78,6 +81,13 @@ def operations_of(trace: Trace, missing: Sequence[str] = ()) -> Operations:
         steps_s=np.array([length_ns / 1e9]),
         limitations=tuple(each.sentence for each in about),
     )
+
+
+def _about_pace(trace: Trace) -> Iterator[Limitation]:
+    counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
+    if all(rank.complete for rank in trace.ranks) and len(set(counts)) > 1:
+        kept = "Ranks went at their own pace, and each keeps its iterations here"
+        yield Limitation(sentence=f"{kept}; alike, they would have shared them otherwise: no figure tells that time.")
 
 
 class _Program:

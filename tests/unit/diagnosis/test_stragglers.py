@@ -21,6 +21,7 @@ from e2c_dl.diagnosis.straggler.run_trace import operations_of
 from e2c_dl.errors import AnalysisError, ArchiveError, NoArchive
 from e2c_dl.strategies.adpsgd import ADPSGD
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.worlds.allotment import SharedCount
 
 SAME = 1e-6
 
@@ -239,3 +240,12 @@ def test_the_command_on_an_archive(tmp_path: Path) -> None:
 
 def test_the_command_where_there_is_nothing(tmp_path: Path) -> None:
     assert said("stragglers", tmp_path / "none") == (2, "", f"e2c-dl: {tmp_path}/none: is no archive (it has no run.json); name the directory that a run printed\n")  # fmt: skip  # noqa: E501
+
+
+def test_of_ranks_at_their_own_pace_it_says_what_no_figure_tells() -> None:
+    run = virtual_world.run(ADPSGD, size=3, factors=[1.0, 1.0, 4.0], allotment=SharedCount(30.0, (1, 1, 1)))
+    (said,) = (each for each in operations_of(run.trace).limitations if "own pace" in each)
+    assert "no figure tells that time" in said
+    assert operations_of(virtual_world.run(Allreduce, size=3).trace).limitations == ()
+    (missing, *_) = operations_of(virtual_world.run(Allreduce, size=3).trace, ["edge-9"]).limitations
+    assert missing.startswith("No trace of edge-9")
