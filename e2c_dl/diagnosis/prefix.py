@@ -34,11 +34,13 @@ def common_iterations(trace: Trace) -> int:
     """How many iterations every rank has finished. Raises: AnalysisError, if there are no ranks or none has any."""
     if not trace.ranks:
         raise AnalysisError("trace: it holds no rank; the run ended before training: look at the workers' logs")
-    counts = {rank.host: _finished(rank) for rank in trace.ranks}
-    host, fewest = min(counts.items(), key=lambda item: item[1])
-    if fewest == 0:
-        raise AnalysisError(f"trace of {host}: it holds no finished iteration to analyse; look at its worker.log")
-    return fewest
+    least = min(trace.ranks, key=_finished)
+    if _finished(least) == 0:
+        there = _iterations(least)
+        why = f"iterations 0 to {there[0] - 1} of it are lost" if len(there) else "it holds no finished iteration"
+        remedy = "analyses begin with the first" if len(there) else "look at its worker.log"
+        raise AnalysisError(f"trace of {least.host}: {why}; {remedy}")
+    return _finished(least)
 
 
 def common_prefix(trace: Trace) -> Trace:

@@ -268,9 +268,10 @@ def _rank(folder: Place, facts: SpansFacts, spans: Spans, complete: bool) -> Ran
     clock = read_clock(folder) or ClockAlignment()
     for name in columns.TIMES:
         spans[name] = clock.align(spans[name])
+    ended = complete and bool(np.any(spans["phase"] == Phase.TRAINING))  # somebody may have cut the table
     return RankTrace(
         rank=facts.rank, host=facts.host, layer=facts.layer, spans=spans, clock=clock,
-        complete=complete and _finished(folder / places.OUTCOME), lost=facts.lost,
+        complete=ended and _finished(folder / places.OUTCOME), lost=facts.lost,
     )  # fmt: skip
 
 
