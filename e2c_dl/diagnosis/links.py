@@ -33,6 +33,7 @@ from e2c_dl.trace.propagation.connections import LinkTraffic
 MIN_RATE_BYTES = 8192  # smaller messages measure latency
 LEAST_SERVICE_NS = 1000  # what is shorter, reading a clock takes as long
 MIN_STALL_NS = 2_000_000_000
+FEW_LOST = 0.02  # of the segments: that TCP sends one again so often that it takes seconds, happens to nobody
 MIN_RATIO = 10.0  # a long message on a slow link takes seconds by design
 MOST_STALLED = 0.1  # of an element's messages or segments: it is slow, where so many take so long
 _NS_PER_S = 1e9
@@ -123,6 +124,12 @@ class ObservedLink:
     def judgeable(self) -> bool:
         """Whether it has a rate that it can be held to."""
         return self.designed.rate is not None and not self.designed.loses
+
+    @property
+    def may_stall(self) -> bool:
+        """Whether a message that is late by seconds has met more than it was designed for: losses are few by design."""
+        few_lost = self.designed.burst is None and float(self.designed.loss.values.max()) <= FEW_LOST
+        return self.designed.rate is not None and (few_lost or not self.designed.loses)
 
     @property
     def element(self) -> Element:

@@ -230,6 +230,18 @@ def test_a_link_that_stood_still_is_named_and_what_it_cost(seed: int) -> None:
     assert analyse(unaligned, reference).findings == ()
 
 
+def test_a_link_that_loses_a_little_by_design_is_named_when_it_stands_still() -> None:
+    losing = LinkModel(rate_bps=20e6, delay_s=0.002, loss=0.002)
+    steps = [(0.0, losing), (1.0, replace(losing, down=True)), (6.0, losing)]
+    everywhere = virtual_world.everywhere(SIZE, losing)
+    links = {**everywhere, (0, 1): replace(losing, conditions=lambda: iter(steps))}
+    run = virtual_world.run(Allreduce, size=SIZE, links=links, iterations=30, of=virtual_world.profile(BUCKETS))
+    report = analyse(replace(run.trace, alive=alive(run)), replace(run, links=everywhere).reference())
+    (culprit,) = report.culprits
+    assert str(culprit.element) == "edge-1 -> edge-2"
+    assert culprit.stalled_s == pytest.approx(5.0, rel=0.4), "TCP asks again after 200 ms, 400 ms, ..."
+
+
 def test_a_host_that_stood_still_while_it_computed_is_named() -> None:
     hosts = virtual_world.hosts(SIZE)
     schedule = Schedule(points=((0.0, 1.0), (0.1, 1e6), (4.1, 1.0)))

@@ -13,7 +13,8 @@ A gradient's segment that takes that much longer than its median, at the speed d
 its host, but for the first iterations'. So is what else it computes, if the host was not alive meanwhile: the first
 batch of an epoch takes long, too, and nothing has stopped.
 
-Links without expected rate, and links of hosts whose clock or signs of life are not known, are not judged.
+Links without expected rate, or with many losses by design, and links of hosts whose clock or signs of life are not
+known, are not judged.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Sta
     unaligned = trace.facts.get("hosts_without_clock", ())
     messages = {}
     for link in carried:
-        if link.judgeable and all(host in watched and host not in unaligned for host in link.pair):
+        if link.may_stall and all(host in watched and host not in unaligned for host in link.pair):
             messages[link.pair] = [*_of_link(link, watched)]
     segments = dict(each for rank in trace.ranks for each in _of_computing(rank, design, watched.get(rank.host)))
     of_links = [stall for each in messages.values() for stall in each if stall is not None]
