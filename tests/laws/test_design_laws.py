@@ -16,7 +16,7 @@ from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Element, ElementKind, Report
 from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.diagnosis.shown.sharing import left_for
-from e2c_dl.scenario.model import LinkSchedule, Schedules
+from e2c_dl.scenario.model import LinkSchedule, Schedules, Tcp
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.parameterserver import ParameterServer
@@ -231,7 +231,8 @@ def test_a_link_that_stood_still_is_named_and_what_it_cost(seed: int) -> None:
 
 
 def test_a_link_that_loses_a_little_by_design_is_named_when_it_stands_still() -> None:
-    losing = LinkModel(rate_bps=20e6, delay_s=0.002, loss=0.002)
+    tcp = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+    losing = LinkModel(rate_bps=20e6, delay_s=0.002, loss=0.002, tcp=tcp)
     steps = [(0.0, losing), (1.0, replace(losing, down=True)), (6.0, losing)]
     everywhere = virtual_world.everywhere(SIZE, losing)
     links = {**everywhere, (0, 1): replace(losing, conditions=lambda: iter(steps))}
