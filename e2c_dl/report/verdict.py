@@ -151,18 +151,26 @@ def _unseen(report: Report) -> str:
     known = [(kind, report.least_visible[kind]) for kind in (ElementKind.LINK, ElementKind.HOST)
              if kind in report.least_visible]  # fmt: skip
     said = [f"a {kind.value} slower by less than {least:.2f} ×" for kind, least in known]
-    unseen = f" {' or '.join(said).capitalize()} all the time would not have been seen." if said else ""
-    hidden = [f"any longer delay of {formatting.count(len(report.untimed), 'link')}: clocks do not tell"]
-    beside = [*(hidden if report.untimed else ()), *_never_judged(report)]
-    return unseen + "".join(f" Nor would {each}." for each in beside)
+    hidden = [f"{' or '.join(said)} all the time"] if said else []
+    if report.untimed:
+        hidden.append(
+            f"any longer delay of {formatting.count(len(report.untimed), 'link')}, of which clocks do not tell"
+        )
+    hidden += _never_judged(report)
+    first = [f" {each[:1].upper()}{each[1:]} would not have been seen." for each in hidden[:1]]
+    return "".join([*first, *(f" Nor would {each}." for each in hidden[1:])])
 
 
 def _never_judged(report: Report) -> list[str]:
-    """``2 hosts that are slower all the time, for nobody knows how fast they should be``."""
+    """``2 hosts that are slower all the time, as nobody knows how fast they should be``."""
     hosts = {host.host for host in report.hosts}
     counts = {"host": len(hosts & {*report.unjudged}), "link": len({*report.unjudged} - hosts)}
     who = " and ".join(formatting.count(count, what) for what, count in counts.items() if count)
-    return [f"{who} that are slower all the time: nobody knows how fast they should be"] if who else []
+    if not who:
+        return []
+    one = sum(counts.values()) == 1
+    verb, they = ("is", "it") if one else ("are", "they")
+    return [f"{who} that {verb} slower all the time, as nobody knows how fast {they} should be"]
 
 
 def _none_alone(report: Report) -> str:
