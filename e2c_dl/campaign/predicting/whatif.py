@@ -21,7 +21,7 @@ from e2c_dl.diagnosis.choices import CLOSE
 from e2c_dl.diagnosis.model import MOST_UNKNOWN
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.whatif import WhatIf
-from e2c_dl.diagnosis.resimulation.changes import what_if
+from e2c_dl.diagnosis.resimulation.changes import restoring, what_if
 from e2c_dl.diagnosis.resimulation.prediction import LAPS, Method, Prediction, resimulated
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.errors import AnalysisError
@@ -78,6 +78,9 @@ def _of_whole(
     without = changed.without
     other, limitations = _without(run, world, after, without)
     there = what_if(changed.of_those_left, world.named_links, quota=run.quota)  # on a shared line, of their own rates
+    if other.restored:  # links of a model, and of as many ranks
+        known = {(each.element.src, each.element.dst or ""): each.restored for each in run.observed.links.departures}
+        there = restoring(there, changed, known, run.scenario.topology.links)
     prediction = resimulated(world, other, there, on_lap=partial(_told, tell))
     is_near = run.retraining.decided_anew and abs(world.error) <= CLOSE
     by_time = run.scenario.training.ends.unit is Unit.SECONDS

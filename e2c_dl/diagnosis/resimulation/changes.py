@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import NO_LESS, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.scenario.what_if import Changed, LinkChange
-from e2c_dl.topology import Pair
+from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.model import COMPUTE, GRADIENT, Phase
 
 PACED = GRADIENT | {Phase.DATA, Phase.EVALUATE}
@@ -41,6 +42,31 @@ def what_if(changed: Changed, links: Mapping[Pair, MeasuredLink], *, quota: bool
         element = Element(kind=ElementKind.LINK, src=pair[0], dst=pair[1])
         changes.append(_of_link(element, change, links[pair]))
     return WhatIf(changes=tuple(changes))
+
+
+def restoring(change: WhatIf, changed: Changed, known: Mapping[Pair, WhatIf], designed: Mapping[Pair, Link]) -> WhatIf:
+    """``change``, which ``changed`` asks for; a link of which it makes what was ``designed`` is that altogether.
+
+    TCP's windows, too, and the way back. Only by so much less rate or delay as is asked for, it would keep windows that
+    its delay has had open slowly. ``known``: link that departs -> what restores it.
+    """
+    found = list(change.changes)
+    for pair, restored in known.items():
+        asked = changed.links.get(pair)
+        if asked is not None and _is_designed(asked, restored, pair, designed[pair]):
+            own = {each.element for each in restored.changes}
+            found = [each for each in found if each.element not in own] + [*restored.changes]
+    return replace(change, changes=tuple(found))
+
+
+def _is_designed(asked: LinkChange, restored: WhatIf, pair: Pair, designed: Link) -> bool:
+    """Whether ``asked`` gives a link, in all in which it departs, the value that was designed."""
+    own = [each for each in restored.changes if (each.element.src, each.element.dst) == pair]
+    delay = any(each.less_s.values.any() for each in own)
+    rate = any((each.scale.values[delay:] != 1).any() for each in own)  # of a delay, the first are windows that open
+    wanted = [(rate, designed.rate_bps, asked.rate_bps), (delay, designed.delay_s, asked.delay_s)]
+    needed = [(by_design, value) for departs, by_design, value in wanted if departs]
+    return bool(needed) and all(by_design == value for by_design, value in needed)
 
 
 def _of_link(element: Element, change: LinkChange, link: MeasuredLink) -> Change:

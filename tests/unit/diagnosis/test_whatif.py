@@ -7,6 +7,9 @@ from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.replay import Replay, prepare
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf, scaled
+from e2c_dl.diagnosis.resimulation.changes import restoring
+from e2c_dl.scenario.what_if import Changed, LinkChange
+from e2c_dl.topology import Link
 from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Trace
 
@@ -88,3 +91,28 @@ def test_a_change_holds_for_its_element_its_phases_and_its_time(replay: Replay, 
 def test_an_element_that_is_not_in_the_run_is_refused(replay: Replay) -> None:
     with pytest.raises(KeyError):
         replay.run_ns(scaled(Element(kind=ElementKind.HOST, src="edge-9"), 0.5))
+
+
+LATER = Change(element=LINK, scale=Piecewise(starts_s=np.array([0.0, 2.0]), values=np.array([0.1, 1.0])),
+               less_s=Piecewise.constant(0.2))  # fmt: skip
+SLOWER = Change(element=LINK, scale=Piecewise.constant(0.25))
+BACK = Change(element=Element(kind=ElementKind.LINK, src="edge-2", dst="edge-1"), scale=Piecewise.constant(0.5))
+
+
+@pytest.mark.parametrize(
+    ("departs", "asked", "is_whole"),
+    [
+        (LATER, LinkChange(delay_s=0.005), True),
+        (LATER, LinkChange(delay_s=0.05), False),
+        (LATER, LinkChange(rate_bps=40e6), False),
+        (SLOWER, LinkChange(rate_bps=40e6), True),
+        (SLOWER, LinkChange(rate_bps=20e6), False),
+        (SLOWER, LinkChange(rate_factor=4.0), False),
+    ],
+)
+def test_a_link_that_is_asked_to_be_as_designed_is_that_altogether(departs, asked, is_whole) -> None:
+    change = WhatIf(changes=(scaled(LINK, 0.9).changes[0], scaled(HOST, 0.5).changes[0]))
+    pair = LINK.src, LINK.dst
+    known, designed = {pair: WhatIf(changes=(departs, BACK))}, {pair: Link(rate_bps=40e6, delay_s=0.005)}
+    found = restoring(change, Changed(links={pair: asked}), known, designed)
+    assert {*found.changes} == ({change.changes[1], departs, BACK} if is_whole else {*change.changes})
