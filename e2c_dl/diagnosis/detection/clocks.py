@@ -35,7 +35,7 @@ from e2c_dl.trace.clocks.certainty import in_steps
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 
 TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that
-SPREADS = 4.0  # of the designed jitter: by so much a normally distributed delay may be less
+SPREADS = 6.0  # of the designed jitter: by so much less a normally distributed delay is once in a billion messages
 MOST_OPEN = 0.05
 TELLS = 1.25
 
