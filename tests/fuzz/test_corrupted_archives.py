@@ -17,7 +17,7 @@ from thorough import few
 
 from e2c_dl.archive import layout
 
-GROUPS, EACH = 8, 25
+GROUPS, EACH = 16, 12
 
 
 @pytest.fixture(scope="module")

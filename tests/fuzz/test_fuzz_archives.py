@@ -20,7 +20,7 @@ from mutations import cases
 
 CORPUS = Path(__file__).parent / "corpus"
 SECONDS = float(os.environ.get("E2CDL_FUZZ_SECONDS", "0"))
-EDITS = 24
+EDITS = 12
 
 
 @pytest.fixture(scope="module")

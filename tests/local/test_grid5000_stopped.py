@@ -95,6 +95,7 @@ def test_ctrl_c_in_training_ends_it_and_keeps_what_was_traced(start, api, tmp_pa
     assert all(archive.host(host["name"]).outcome() is not None for host in told["hosts"])
 
 
+@pytest.mark.thorough
 def test_ctrl_c_twice_while_traces_are_collected_gives_the_nodes_back(start, api, tmp_path):
     """Once is remembered, as collecting ends by itself; again, what is waited for is given up, traces and all."""
     run = start(2, workflow=lambda text: text.replace("  finalize:\n", f"  finalize:\n{FOR_EVER}"))

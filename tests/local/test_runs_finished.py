@@ -88,6 +88,7 @@ def test_an_archive_that_is_removed_is_made_anew_of_what_the_hosts_held(start, t
     finished(run, tmp_path / "b")
 
 
+@pytest.mark.thorough
 def test_an_archive_that_was_moved_is_gone_on_with(start, tmp_path):
     run = start(iterations=LONG)
     run.until("iteration ")

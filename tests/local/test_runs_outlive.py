@@ -70,6 +70,7 @@ def test_a_reader_that_goes_away_ends_nothing(tmp_path, arguments, text):
     nothing_left(run["run_id"])
 
 
+@pytest.mark.thorough
 def test_ctrl_c_that_takes_the_reader_along(tmp_path, arguments):
     process = subprocess.Popen(
         [*COMMAND, *arguments(LONG)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

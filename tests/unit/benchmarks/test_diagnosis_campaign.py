@@ -296,5 +296,6 @@ def test_no_strategy_sends_more_messages_than_it_is_drawn_for(name: str) -> None
     assert sent / SHORT <= 1.5 * MOST_MESSAGES / ITERATIONS[0]
 
 
+@pytest.mark.thorough
 def test_a_loss_among_messages_of_two_sizes_is_told_as_one() -> None:
     assert judged_run(16, 21).right, "half of the messages are small, and scatter by little"

@@ -69,12 +69,12 @@ DELAYS = ["--set", "link:edge->edge.delay=30ms", "--set", "link:cloud->edge.dela
     ("strategy", "change", "method"),
     [
         ("allreduce", SLOW_HOST, "replay"),
-        ("allreduce", DELAYS, "replay"),
+        pytest.param("allreduce", DELAYS, "replay", marks=pytest.mark.thorough),
         ("allreduce", ["--without", "host:edge-2"], "re-simulation"),
-        ("asyncparameterserver", SLOW_LINK, "re-simulation"),
+        pytest.param("asyncparameterserver", SLOW_LINK, "re-simulation", marks=pytest.mark.thorough),
         ("asyncparameterserver", LAYERS, "re-simulation"),
         ("adpsgd", SLOW_HOST, "re-simulation"),
-        ("adpsgd", ["--without", "cloud-1"], "re-simulation"),
+        pytest.param("adpsgd", ["--without", "cloud-1"], "re-simulation", marks=pytest.mark.thorough),
     ],
 )
 def test_the_prediction_is_what_the_rerun_takes(
