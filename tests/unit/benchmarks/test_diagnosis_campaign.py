@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from benchmarks.diagnosis import bars, campaign, live
-from benchmarks.diagnosis.bars import onset_right
 from benchmarks.diagnosis.campaign import Judged, judged_run
 from benchmarks.diagnosis.drawn import Drawn, drawn
 from benchmarks.diagnosis.draws import ITERATIONS, MOST_MESSAGES, PEERS, SHORT, Balance, drawn_system
@@ -222,9 +221,9 @@ def test_bars_hold_and_are_missed() -> None:
 
 
 def test_an_onset_is_found_within_three_iterations() -> None:
-    assert onset_right(culprit(onset=10, onset_found=13))
-    assert not onset_right(culprit(onset=10, onset_found=14))
-    assert not onset_right(culprit(onset=10, onset_found=None))
+    assert bars.onset_right(culprit(onset=10, onset_found=13))
+    assert not bars.onset_right(culprit(onset=10, onset_found=14))
+    assert not bars.onset_right(culprit(onset=10, onset_found=None))
 
 
 def test_no_other_rule_names_a_link() -> None:
@@ -291,11 +290,11 @@ def test_no_strategy_sends_more_messages_than_it_is_drawn_for(name: str) -> None
     numbers = (number for number in count() if random.Random(f"law/{number}").choice(strategies.names()) == name)
     system = drawn_system(random.Random(f"law/{next(numbers)}"), Balance())
     training = system.scenario.training
-    few = replace(system, scenario=replace(system.scenario, trained=replace(training, iterations=SHORT)))
-    sent = sum(int((rank.spans["phase"] == Phase.SEND).sum()) for rank in few.run().ranks)
+    few = replace(system, scenario=replace(system.scenario, trained=replace(training, iterations=SHORT))).run()
+    sent = sum(int((rank.spans["phase"] == Phase.SEND).sum()) for rank in few.ranks)
     assert sent / SHORT <= 1.5 * MOST_MESSAGES / ITERATIONS[0]
 
 
-@pytest.mark.thorough
+@pytest.mark.thorough  # half of the messages are small, and scatter by little
 def test_a_loss_among_messages_of_two_sizes_is_told_as_one() -> None:
-    assert judged_run(16, 21).right, "half of the messages are small, and scatter by little"
+    assert judged_run(16, 21).right
