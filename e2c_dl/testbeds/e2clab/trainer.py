@@ -5,9 +5,11 @@ Kept out of the service file, which E2Clab wants to import as a plugin by path.
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -135,6 +137,7 @@ def wheel_of_this_tree() -> Path:
     if not (tree / "setup.cfg").is_file():
         raise TestbedError(f"cannot build a wheel: {tree} is no checkout of e2c_dl; set {WHEEL_VARIABLE} to a wheel")
     into = tempfile.mkdtemp(prefix="e2cdl-wheel-")
+    atexit.register(_remove, into, os.getpid())
     # --no-deps: what it needs is pinned by the constraints file
     argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", into, str(tree)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -143,3 +146,8 @@ def wheel_of_this_tree() -> Path:
             f"building a wheel of {tree} failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
         )
     return next(Path(into).glob("*.whl"))
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not as a process ends that Ansible forked
+        shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,8 @@ import importlib
 import importlib.util
 import itertools
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -180,3 +182,22 @@ def test_another_e2clab_is_refused(monkeypatch, version) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _: version)
     with pytest.raises(TestbedError, match=f"E2Clab {version} is installed, but 3.7.x is needed"):
         upstream.check()
+
+
+BUILT = """
+import os
+from e2c_dl.testbeds.e2clab.trainer import wheel_of_this_tree
+wheel = wheel_of_this_tree()
+assert wheel.is_file()
+if os.fork() == 0:
+    raise SystemExit
+os.wait()
+assert wheel.is_file(), "a process that was forked has taken it along"
+print(wheel.parent)
+"""
+
+
+def test_a_wheel_that_was_built_is_gone_with_the_process_that_built_it() -> None:
+    done = subprocess.run([sys.executable, "-c", BUILT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not Path(done.stdout.strip()).exists()
