@@ -100,7 +100,7 @@ def analyse(
     predictor: Predictor = laps or world or (replay if choosing is None else choosing.predictor)
     found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
-    missing = [host.name for host in reference.topology.ranks if host.name not in trace.hosts]
+    missing = reference.missing_in(trace)
     untraced = tuple(missing) or untraced_ranks(observed)
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
     elements, groups = speed_ups(predictor, carried, design) if speeding_up and not untraced else ((), ())

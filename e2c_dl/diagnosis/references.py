@@ -53,6 +53,10 @@ class Reference:
     tcp: Tcp | None = None  # what sends over the links; None: nobody knows
     network_emulated: bool = True  # False: links are as they are, and have no asked-for quality
 
+    def missing_in(self, trace: Trace) -> list[str]:
+        """Hosts that were to train, and left nothing in ``trace``."""
+        return [host.name for host in self.topology.ranks if host.name not in trace.hosts]
+
 
 def reference_of(
     scenario: Scenario,

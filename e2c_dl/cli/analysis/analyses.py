@@ -174,7 +174,7 @@ def _operations(source: Path) -> Operations:
     from e2c_dl.diagnosis.straggler.run_trace import operations_of
 
     trace, _, reference = read_run(open_archive(source))
-    return operations_of(trace, [host.name for host in reference.topology.ranks if host.name not in trace.hosts])
+    return operations_of(trace, reference.missing_in(trace))
 
 
 def _print(content: RenderableType) -> None:

@@ -37,7 +37,7 @@ from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that
 SPREADS = 6.0  # of the designed jitter: by so much less a normally distributed delay is once in a billion messages
 MOST_OPEN = 0.05
-TELLS = 1.25
+TELLS = 1.25  # times as much: other clocks that explain all bounds by less may be the wrong ones, too
 
 
 @dataclass(frozen=True, kw_only=True)
