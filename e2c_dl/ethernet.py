@@ -22,5 +22,9 @@ def wire_bits(nbytes: int) -> int:
 
 def wire_bits_of(nbytes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """:func:`wire_bits` of every message, shape as ``nbytes``."""
-    segments = np.maximum(1, np.ceil(nbytes / SEGMENT_BYTES))
-    return np.asarray(8.0 * (nbytes + SEGMENT_OVERHEAD_BYTES * segments))
+    return np.asarray(8.0 * (nbytes + SEGMENT_OVERHEAD_BYTES * segments_of(nbytes)))
+
+
+def segments_of(nbytes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Segments that carry every message, at least one; shape as ``nbytes``."""
+    return np.maximum(1, np.ceil(nbytes / SEGMENT_BYTES))

@@ -82,7 +82,7 @@ def heat_in(archive: ReadArchive, trace: Trace) -> Heat:
     Raises: as :func:`diagnose`.
     """
     _, _, reference = read_run(archive, trace)
-    return heat_of(observe(trace, reference))
+    return heat_of(observe(trace, reference, by_luck=False))
 
 
 def read_run(archive: ReadArchive, trace: Trace | None = None) -> ReadRun:

@@ -10,8 +10,8 @@ which posts late, is not in it::
 
 Whether that departs, since when and of which kind, :mod:`e2c_dl.diagnosis.detection` tells.
 
-Links that are asked to lose segments have no expected rate: no verdict. What a shared bottleneck leaves a link depends
-on the others that are busy at the time: see :mod:`e2c_dl.diagnosis.shown.sharing`.
+Links that are asked to lose segments have no expected rate: :mod:`..detection.links.losing` judges them. What a shared
+bottleneck leaves a link depends on the others that are busy at the time: see :mod:`e2c_dl.diagnosis.shown.sharing`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,12 @@ class Designed:
 
     @property
     def loses(self) -> bool:
-        return bool(self.loss.values.any()) if self.burst is None else self.burst.mean > 0
+        return self.mean_loss > 0
+
+    @property
+    def mean_loss(self) -> float:
+        """Fraction of segments, the mean of all that it is from time to time."""
+        return float(self.loss.values.mean()) if self.burst is None else self.burst.mean
 
     @cached_property
     def rate(self) -> Piecewise | None:

@@ -185,10 +185,10 @@ class Observed:
         return would_ns is not None and float(link.services_ns.sum()) <= LUCK * float(would_ns.sum())
 
 
-def observe(trace: Trace, reference: Reference) -> Observed:
+def observe(trace: Trace, reference: Reference, *, by_luck: bool = True) -> Observed:
     """What ``trace`` shows of a run that ``reference`` designed; of an incomplete run, its common prefix.
 
-    Raises: AnalysisError, if no iteration was finished by all ranks.
+    ``by_luck``: as :func:`link_departures` has it. Raises: AnalysisError, if no iteration was finished by all ranks.
     """
     iterations = common_iterations(trace)  # where a rank was killed, the others went on
     prefix = common_prefix(trace)  # a rank that was killed early must not look like one that waits
@@ -200,7 +200,7 @@ def observe(trace: Trace, reference: Reference) -> Observed:
     carried = carried_by_link(prefix, messages, iterations, design)
     untrusted = untrusted_clocks(prefix, carried, windows)
     believed = [replace(link, by_receiver=True) if {*link.pair} & untrusted.between else link for link in carried]
-    links, carried = link_departures(believed, windows, design)
+    links, carried = link_departures(believed, windows, design, by_luck=by_luck)
     return Observed(
         whole=trace, trace=prefix, iterations=iterations, messages=messages, design=design, windows=windows,
         carried=carried, links=links, untrusted=untrusted,

@@ -93,7 +93,7 @@ class Judge:
             return None
         reference = reference_of(self._scenario, trace, (), self._emulation, self._facts)
         try:
-            observed = observe(trace, reference)
+            observed = observe(trace, reference, by_luck=False)
             departing = {each.ranks: each for each in self._departing(observed)}
         except AnalysisError:  # of so small a piece: the next look has another
             return None

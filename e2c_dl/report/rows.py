@@ -58,7 +58,12 @@ class LinkRow:
 
     @property
     def against_design(self) -> float | None:
-        """Known over designed rate; None if either is missing, or the link may be faster than could be measured."""
+        """Known over designed rate; None if either is missing, or the link may be faster than could be measured.
+
+        Also of a link that loses segments by design: how much of its rate TCP gets there is by luck.
+        """
+        if self.fidelity and self.fidelity.designed.mean_loss:
+            return None
         ratio = _ratio(self.known_rate_bps, self.designed_rate_bps)
         return None if self._is_floor and ratio is not None and ratio < 1 else ratio
 

@@ -114,7 +114,7 @@ class Watch:
         changes = [change for each in records.values() for change in each.changes()]
         reference = reference_of(self._scenario, cut, changes, seen.run.emulation, facts)
         try:
-            observed = observe(cut, reference)
+            observed = observe(cut, reference, by_luck=False)
             report = analyse(cut, reference, observed=observed)
             activity = from_trace(observed.trace, observed.messages)
             heat = heat_of(observed)

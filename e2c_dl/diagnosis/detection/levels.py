@@ -46,18 +46,23 @@ def levelled(
     return made
 
 
+def levelled_at(series: Series, noise: float) -> Levelled:
+    """``series``, a window at least, with the segments of a noise that is known; what recurs is not looked for."""
+    found = segments(series.values, noise)
+    lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
+    levels = np.array([_level(series.values[start:stop], noise) for start, stop in found])
+    return Levelled(series=series, noise=noise, found=found, levels=levels, told_by=lengths)
+
+
 def _levelled(series: Series, noise: float, known: float | None, *, turns: bool) -> Levelled:
     """``known``: the noise of many others; None: there are few. It tells nothing of links, as :func:`levelled` says."""
-    found = segments(series.values, noise)
-    levels = [_level(series.values[start:stop], noise) for start, stop in found]
-    lengths = np.array([stop - start for start, stop in found], dtype=np.float64)
-    own = Levelled(series=series, noise=noise, found=found, levels=np.array(levels), told_by=lengths)
+    own = levelled_at(series, noise)
     if np.ptp(series.values) < FLOOR_MODELLED:  # no window departs from another
         return own
     touched = recurring(series.begins_s, series.values, known if turns else None)
     if touched is None and turns:
         touched = by_turns(series.values, known)
-        if touched is not None and len(found) > 1 and almost_one_stretch(touched):
+        if touched is not None and len(own.found) > 1 and almost_one_stretch(touched):
             return own  # which windows noise took across tells nothing of when
     return own if touched is None else told_better(own, touched, RECURRENCE)
 

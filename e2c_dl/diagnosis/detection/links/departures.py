@@ -2,12 +2,12 @@
 
 Which depart :mod:`.judged` says. Those of one shared bottleneck that depart, all that carried anything
 meanwhile, are blamed together, as what they share. Links that are asked to lose segments have no rate that is known
-beforehand: no verdict on them.
+beforehand: they are held to themselves by other luck (:mod:`.losing`), as far as that can be simulated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,11 +17,13 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.links.explained import without_explained
-from e2c_dl.diagnosis.detection.links.first_bytes import late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
 from e2c_dl.diagnosis.detection.links.kinds_simulated import kind_told
 from e2c_dl.diagnosis.detection.links.line_departure import line_departure
+from e2c_dl.diagnosis.detection.links.losing import LosingLink, losing_links
+from e2c_dl.diagnosis.detection.links.losing_kinds import losing_evidence, losing_kind
 from e2c_dl.diagnosis.detection.links.restored import late_too, restored
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
@@ -33,7 +35,6 @@ from e2c_dl.diagnosis.model import Limitation, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf, scaled
 from e2c_dl.diagnosis.stretches import Stretches
 from e2c_dl.ethernet import wire_bits_of
-from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
 from e2c_dl.trace.warm_up import warm_up
@@ -61,18 +62,21 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
 
 
 def link_departures(
-    carried: Sequence[ObservedLink], windows: Windows, design: Design
+    carried: Sequence[ObservedLink], windows: Windows, design: Design, *, by_luck: bool = True
 ) -> tuple[Judgement, tuple[ObservedLink, ...]]:
     """The links, and what they share, that are slower than designed, and what could not be judged.
 
-    With them ``carried``, of which those that are later have their added delay.
+    With them ``carried``, of which those that are later have their added delay. ``by_luck``: links that lose segments
+    by design are judged, too, which takes seconds.
     """
     if not design.reference.network_emulated:
         said = Limitation(sentence="No verdict on links: the network is as it is, not by design.")
         return Judgement(limitations=(said,)), tuple(carried)
     as_designed = AsDesigned(carried, design)
     judged, common = judged_links(carried, windows, design, as_designed)
-    limitations = _unjudged(carried, {each.link.pair for each in judged if not each.of.warming})
+    judged += losing_links(carried, windows, as_designed) if by_luck else []
+    held = {each.link.pair for each in judged if _is_held(each)}
+    limitations = _unjudged(carried, judged)
     if common >= COMMON_WORTH_SAYING:
         slower = f"Most links carry messages {common:.1f} x slower than designed"
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
@@ -90,8 +94,7 @@ def link_departures(
     shared = slow_together(judged, by_pair.keys(), design)
     together = {each.link.pair for own in shared.values() for each in own}
     alone = [each for each in slow if each.link.pair not in together | delayed]
-    kinds = {each.link.pair: kind_told(each, as_designed) for each in alone}
-    kinds |= {each.link.pair: Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link)) for each in hidden}
+    kinds = {each.link.pair: _kind(each, as_designed, hidden=each.link.pair in delayed) for each in alone + hidden}
     every = {link.pair: link for link in carried}
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
     departures = []
@@ -101,7 +104,8 @@ def link_departures(
         opens = as_designed.exact and back not in later
         departures.append(with_way_back(made, by_pair[pair], every.get(back), opens=opens))
     departures += [line_departure(line, own, design) for line, own in shared.items()]
-    visible = [each.resolution for each in judged if not each.of.warming and each.of.expected_ns > 2 * GRAIN_NS]
+    told_rate = (each for each in judged if not each.of.warming and not isinstance(each, LosingLink))
+    visible = [each.resolution for each in told_rate if each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
         departures=tuple(departures),
@@ -109,15 +113,26 @@ def link_departures(
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
         looked={each.link.element: each.looked for each in (*judged, *slow)},
-        held=frozenset(each.link.element for each in judged if not each.of.warming),
+        held=frozenset(each.link.element for each in judged if each.link.pair in held),
     )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair], as_designed) if link.pair in kinds else link for link in carried
     )
 
 
+def _kind(each: JudgedLink, as_designed: AsDesigned, *, hidden: bool) -> Kind:
+    if isinstance(each, LosingLink):
+        return losing_kind(each, as_designed)
+    return Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link)) if hidden else kind_told(each, as_designed)
+
+
 def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
-    """Whether it may not be the clock's, one of which steps within a window or two, nor the wait for TCP's window."""
+    """Whether it may not be the clock's, one of which steps within a window or two, nor the wait for TCP's window.
+
+    Of a link that loses segments by design the wait is part of what luck makes of it.
+    """
+    if isinstance(each, LosingLink):
+        return True
     if each.link.by_receiver:
         return int(each.judged.windows.sum()) > CLOCK_STEPS
     departs = each.of.messages(each.judged.windows)
@@ -133,8 +148,13 @@ def _hidden_delays(judged: Sequence[JudgedLink], design: Design) -> list[JudgedL
         return []
     shared = design.line_of
     asked = [each for each in judged if each.link.pair not in shared and not each.judged.departs.all()]
-    late = [each for each in asked if late_first_bytes_ns(each.link)]
+    late = [each for each in asked if late_first_bytes_ns(each.link, least=CERTAIN if each.link.designed.loses else 1)]
     return [replace(each, judged=replace(each.judged, departs=np.ones_like(each.judged.departs))) for each in late]
+
+
+def _is_held(each: JudgedLink) -> bool:
+    """Whether it would have been seen slower: one that loses segments by design may be so by luck alone."""
+    return each.resolution <= BLIND if isinstance(each, LosingLink) else not each.of.warming
 
 
 def _unseen(judged: Sequence[JudgedLink], as_designed: AsDesigned) -> list[Departure]:
@@ -159,20 +179,24 @@ def _later(each: JudgedLink, kind: Kind, as_designed: AsDesigned) -> ObservedLin
     return replace(each.link, added_delay_ns=added_ns)
 
 
-def _unjudged(carried: Sequence[ObservedLink], told: Collection[Pair]) -> list[Limitation]:
-    """Why links are not judged; ``told`` are, by more than what they took to warm up."""
+def _unjudged(carried: Sequence[ObservedLink], judged: Sequence[JudgedLink]) -> list[Limitation]:
+    """Why links of which ``judged`` says nothing are not judged."""
+    told = {each.link.pair for each in judged if each.departs or _is_held(each)}
+    lucky = {each.link.pair for each in judged if isinstance(each, LosingLink)}
     reasons: dict[str, list[str]] = {}
     for link in carried:
+        if link.pair in told:
+            continue
         if link.designed.rate is None:
             reason = "no rate was designed"
+        elif link.pair in lucky:
+            reason = f"segments are lost by design, and by luck alone it may be more than {BLIND:g} x slower"
         elif link.designed.loses:
-            reason = "segments are lost by design, so TCP's rate is not known beforehand"
-        elif link.pair not in told:
+            reason = "segments are lost by design, and what TCP makes of that is not simulated for it"
+        else:
             reason = (
                 "no message after warm-up, and slower by less than what warming up may cost would not have been seen"
             )
-        else:
-            continue
         reasons.setdefault(reason, []).append(str(link.element))
     said = {f"No verdict on the rate of {{}}: {reason}.": links for reason, links in reasons.items()}
     return [Limitation.of(sentence, "link", links) for sentence, links in said.items()]
@@ -183,13 +207,15 @@ def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden:
     link, judged = each.link, each.judged
     departs = each.of.messages(judged.windows)
     bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
-    expected_bps = bits / float(link.expected_ns[departs].sum()) * 1e9
+    expected_bps = bits / float(each.designed_ns[departs].sum()) * 1e9
     would_ns = as_designed.exactly_ns(link)
     when = told_when(each, kind, would_ns)
     slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
+    of = (kind, expected_bps, when)
+    evidence = losing_evidence(each, *of) if isinstance(each, LosingLink) else _evidence(each, *of)
     return Departure(
         element=link.element, part=kind.part, when=when, slowdown=slowdown,
-        observed=expected_bps / slowdown, expected=expected_bps, evidence=_evidence(each, kind, expected_bps, when),
+        observed=expected_bps / slowdown, expected=expected_bps, evidence=evidence,
         restored=WhatIf(changes=(restored(each, kind, would_ns),)),
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
         later_s=_later_s(each, kind, departs),
@@ -202,7 +228,7 @@ def _later_s(each: JudgedLink, kind: Kind, departs: npt.NDArray[np.bool_]) -> fl
         return kind.delay_ns / 1e9
     if kind.part not in UNTOLD or each.link.by_receiver:
         return 0.0
-    return max(0.0, float(np.median((each.link.services_ns - each.link.expected_ns)[departs]))) / 1e9
+    return max(0.0, float(np.median((each.link.services_ns - each.designed_ns)[departs]))) / 1e9
 
 
 def _untold(each: JudgedLink, as_designed: AsDesigned) -> Departure:

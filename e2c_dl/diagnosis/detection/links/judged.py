@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import Looked
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL
+from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.links.series import LinkSeries, link_series, sums
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
@@ -62,6 +62,11 @@ class JudgedLink:
     @property
     def departs(self) -> bool:
         return bool(self.judged.departs.any())
+
+    @property
+    def designed_ns(self) -> Doubles:
+        """What each of its messages takes as designed, shape (messages,)."""
+        return self.link.expected_ns
 
     @cached_property
     def stretches(self) -> Stretches:

@@ -44,12 +44,7 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     """What of the link ``each`` departs, while it does."""
     if each.link.by_receiver:  # it does not tell a delay
         return Kind(part=Part.RATE, rate=each.judged.slowdown)
-    windows = each.judged.windows
-    # Without those at the edges of its stretches: it began in between.
-    within = windows & np.append(windows[:1], windows[:-1]) & np.append(windows[1:], windows[-1:])
-    inner = each.of.messages(within)
-    enough = within.sum() * 2 > windows.sum() or inner.sum() >= LEAST_MESSAGES
-    chosen = inner if enough else each.of.messages(windows)
+    windows, chosen = each.judged.windows, within_stretches(each)
     kind = kind_of(each.link, chosen)
     if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
         others = chosen & ~as_designed.held_up(each.link)
@@ -80,6 +75,15 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         return kind
     end = end_of(each.link, each.of.messages(windows))
     return kind if end is None else replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
+
+
+def within_stretches(each: JudgedLink) -> npt.NDArray[np.bool_]:
+    """Its messages that depart, without those at the edges of its stretches if enough are left: it began in between."""
+    windows = each.judged.windows
+    within = windows & np.append(windows[:1], windows[:-1]) & np.append(windows[1:], windows[-1:])
+    inner = each.of.messages(within)
+    enough = within.sum() * 2 > windows.sum() or inner.sum() >= LEAST_MESSAGES
+    return inner if enough else each.of.messages(windows)
 
 
 def _rate_or_loss(

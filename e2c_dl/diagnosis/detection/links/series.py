@@ -74,7 +74,7 @@ def link_series(
     if warming:  # TCP learns by them how much it may send, whoever slows the link
         designed_ns[np.flatnonzero(counts)[0]] += SLOW_START * link.round_trip_ns
     if exact:
-        services_ns = _delivered(services_ns, designed_ns)
+        services_ns = delivered(services_ns, designed_ns)
     observed_ns, expected_ns = services_ns + counts * GRAIN_NS, designed_ns + counts * GRAIN_NS
     telling = (counts > 0) & (expected_ns >= TELLING * expected_ns.max())  # of the busiest window
     there = (counts > 0) if small else telling
@@ -98,7 +98,7 @@ def link_series(
     )  # fmt: skip
 
 
-def _delivered(services_ns: Doubles, designed_ns: Doubles) -> Doubles:
+def delivered(services_ns: Doubles, designed_ns: Doubles) -> Doubles:
     """Services by window, of which those that took less than any link can are of one delivery with what came before.
 
     TCP delivers in order: behind a segment that is late, or lost, come messages that had arrived long ago, all at once.

@@ -120,8 +120,8 @@ class AsDesigned:
         return np.abs(link.rows["recv_end_ns"] - began_ns - arrived_ns).astype(np.float64)
 
     def exactly_ns(self, link: ObservedLink) -> Doubles | None:
-        """The same as :meth:`would_ns`, where links are nothing but that; else None."""
-        return self.would_ns(link) if self.exact else None
+        """The same as :meth:`would_ns`, where links are nothing but that, and luck has no part in it; else None."""
+        return self.would_ns(link) if self.exact and not link.designed.loses else None
 
     def would_ns(self, link: ObservedLink) -> Doubles | None:
         """What each message of ``link`` takes as designed, shape (messages,); None: that is not known."""
@@ -131,6 +131,21 @@ class AsDesigned:
             shared = next((each for each in self._design.bottlenecks if link.pair in each.links), None)
             self._known |= self._simulated([link.pair] if shared is None else shared.links, shared)
         return self._known[link.pair]
+
+    def by_luck(
+        self, link: ObservedLink, luck: int, *, rate: Piecewise | None = None, delay_s: Piecewise | None = None,
+        loss: Piecewise | None = None,
+    ) -> ObservedLink:  # fmt: skip
+        """``link``, which is known but for its losses, as it would have been by ``luck``: sent to when it was.
+
+        As designed, or with a part of its ``rate``, and more ``delay_s`` and ``loss``.
+        """
+        began_ns = int(link.rows["send_start_ns"][0])
+        model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate, loss=loss)
+        (there_ns,) = arrivals_ns([replace(self._sent(link, began_ns), model=model)], luck=luck)
+        rows = link.rows.copy()
+        rows["recv_end_ns"] = began_ns + there_ns
+        return replace(link, rows=rows)
 
     def _jitter_ns(self, link: ObservedLink, count: int) -> float:
         """By how much ``count`` messages together are late, by the jitter that ``link`` has by design, at most."""
@@ -183,14 +198,16 @@ class AsDesigned:
         )  # fmt: skip
 
     def _model(
-        self, pair: Pair, later_s: float, *, delay_s: Piecewise | None = None, rate: Piecewise | None = None
-    ) -> LinkModel:
-        """The link as designed from ``later_s`` of training on, with ``delay_s`` added, and ``rate`` of its rate."""
+        self, pair: Pair, later_s: float, *, delay_s: Piecewise | None = None, rate: Piecewise | None = None,
+        loss: Piecewise | None = None,
+    ) -> LinkModel:  # fmt: skip
+        """The link as designed from ``later_s`` of training on: ``delay_s``, ``loss`` added, ``rate`` of its rate."""
         reference = self._design.reference
         link = designed_link(self._design.alone(pair), reference.tcp)
         designed = replace(
             link, delay_s=link.delay_s if delay_s is None else added(link.delay_s, delay_s),
             rate_bps=link.rate_bps if rate is None else multiplied(link.rate_bps, rate),
+            loss=link.loss if loss is None else added(link.loss, loss),
         )  # fmt: skip
         return model_of(designed.after(later_s), like=link_model(reference.topology.link(*pair), reference.tcp))
 

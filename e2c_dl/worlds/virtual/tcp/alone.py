@@ -37,10 +37,13 @@ class Sent:
     """Of each message."""
 
 
-def arrivals_ns(links: Sequence[Sent], shared: SharedRate | None = None) -> list[npt.NDArray[np.int64]]:
+def arrivals_ns(
+    links: Sequence[Sent], shared: SharedRate | None = None, *, luck: int = 0
+) -> list[npt.NDArray[np.int64]]:
     """When each message is there, in ns, for each of ``links`` of shape (messages,); FOREVER, if it never is.
 
-    ``shared``: what all of them pass, if they pass anything. Raises: ValueError, if a model has no tcp.
+    ``shared``: what all of them pass, if they pass anything. ``luck``: which draws of jitter and losses they meet.
+    Raises: ValueError, if a model has no tcp.
     """
     kernel, end = Kernel(), _End()
     queue = None if shared is None else SharedQueue(kernel, shared)
@@ -50,9 +53,9 @@ def arrivals_ns(links: Sequence[Sent], shared: SharedRate | None = None) -> list
             raise ValueError("a link that is simulated by itself has a tcp")
         wire = TcpWire(
             kernel, link.model, src=number, dst=len(links) + number, round_trip_s=link.model.delay_s + link.back_s,
-            seed=0, record=end.record, receiver=end,
+            seed=luck, record=end.record, receiver=end,
         )  # fmt: skip
-        wire.connect(link.model.tcp, end, queue, steady=True, seed=0)
+        wire.connect(link.model.tcp, end, queue, steady=True, seed=luck)
         messages = [_Sent(kernel, size, at_ns) for size, at_ns in zip(link.nbytes, link.at_ns, strict=True)]
         for each in messages:
             kernel.at(each.posted_ns, wire.post, each)

@@ -1,0 +1,111 @@
+"""Links that lose segments by design, beside themselves by other luck: simulated as designed, LUCKS times.
+
+::
+
+    observed      |==|=====|==|====|          of each window the logarithm of what it took,
+    by luck 1     |===|==|==|==|              beside its mean by all lucks; how far luck alone takes
+    by luck 2     |==|==|======|==|           a window, or a whole run, is the noise of the link
+
+What TCP makes of losses is not known beforehand, but by how much that differs is: a link departs that is further off
+than luck takes it. What is sent again late is rare and costs much, so that of few messages little is told, as
+:attr:`Judged.resolution` says. What recurs is not looked for. Of many links those are judged that carried longest, as
+many as MOST_SEGMENTS let be simulated; of those that share a line none is, for what one takes hangs on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.levels import levelled_at
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
+from e2c_dl.diagnosis.detection.links.series import LinkSeries, delivered, link_series, sums
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned, at_least_ns
+from e2c_dl.diagnosis.detection.noise import LEAST_NOISE
+from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
+from e2c_dl.diagnosis.detection.windows import Windows
+from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.ethernet import segments_of
+
+LUCKS, LEAST_LUCKS = 12, 4
+MOST_SEGMENTS = 600_000  # of all links by all lucks: some ten seconds
+LEAST_WINDOWS = 3  # of a stretch: fewer are late by one segment that was sent again when TCP's time was out
+MOSTLY = 0.25  # of the windows of a stretch: no more are nearer to the design than to its level
+BLOCK = 8  # windows: luck that holds longer takes all of them the same way
+
+Lucks = Sequence[ObservedLink]
+"""One link as it would have been, by one luck each."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LosingLink(JudgedLink):
+    """One link that loses segments by design; ``would_ns``, shape (messages,): what each takes as designed, mean."""
+
+    would_ns: Doubles
+
+    @property
+    def designed_ns(self) -> Doubles:
+        return at_least_ns(self.link, self.would_ns)
+
+
+def losing_links(carried: Sequence[ObservedLink], windows: Windows, as_designed: AsDesigned) -> list[LosingLink]:
+    """Those of ``carried`` that lose segments by design and can be judged."""
+    asked = [each for each in carried if each.designed.rate is not None and each.designed.loses]
+    known = [each for each in asked if not each.by_receiver and as_designed.is_known_alone(each)]
+    found, left = [], MOST_SEGMENTS
+    for link in sorted(known, key=lambda each: -int(each.services_ns.sum())):
+        segments = int(segments_of(link.rows["nbytes"]).sum())
+        lucks = min(LUCKS, left // segments)
+        if lucks >= LEAST_LUCKS:
+            left -= lucks * segments
+            by_luck = [as_designed.by_luck(link, luck) for luck in range(1, lucks + 1)]
+            found.append(losing_link(link, by_luck, windows, exact=as_designed.exact))
+    return [each for each in found if each is not None]
+
+
+def losing_link(link: ObservedLink, by_luck: Lucks, windows: Windows, *, exact: bool) -> LosingLink | None:
+    """``link`` beside itself ``by_luck``; None, if it carried nothing but stalls. ``exact``: in a modelled world."""
+    would_ns = np.mean([each.services_ns for each in by_luck], axis=0)
+    made = link_series(link, windows, exact=exact, would_ns=would_ns)
+    if made is None:
+        return None
+    chance = np.array([_values(made, each, would_ns) for each in by_luck])
+    usual = chance.mean(axis=0)
+    noise = _noise((chance - usual) * np.sqrt(len(chance) / (len(chance) - 1)))
+    series = replace(made.series, values=_values(made, link, would_ns) - usual, known_noise=None)
+    levels = levelled_at(series, noise * float(np.sqrt(1 + 1 / len(chance))))  # the mean of the lucks has its own
+    judged = _mostly(levels.judged(0.0, floor=FLOOR_MODELLED if exact else FLOOR))
+    return LosingLink(of=replace(made, series=series), judged=judged, would_ns=would_ns)
+
+
+def _values(made: LinkSeries, link: ObservedLink, would_ns: Doubles) -> Doubles:
+    """Logarithms of what windows of ``made`` took of ``link``, beside ``would_ns``; shape (windows,)."""
+    place, count = made.windows[made.judged], len(made.series)
+    each_ns = (link.services_ns, at_least_ns(link, would_ns))
+    took_ns, designed_ns = (sums(place, ns[made.judged], count) for ns in each_ns)
+    grains_ns = GRAIN_NS * sums(place, np.ones(len(place)), count)
+    return np.asarray(np.log((delivered(took_ns, designed_ns) + grains_ns) / (designed_ns + grains_ns)))
+
+
+def _noise(off: Doubles) -> float:
+    """Of a window, by how far the lucks are ``off``, shape (lucks, windows): each by itself, BLOCK of them, and all."""
+    found = [LEAST_NOISE]
+    windows = off.shape[1]
+    for length in {1, min(BLOCK, windows), windows}:
+        blocks = off[:, : windows // length * length].reshape(len(off), -1, length).mean(axis=2)
+        found.append(float(np.sqrt(np.mean(blocks**2) * length)))
+    return max(found)
+
+
+def _mostly(judged: Judged) -> Judged:
+    """``judged``, of which those stretches depart that are long, and late for the most part of them."""
+    levelled, values = judged.levelled, judged.levelled.series.values
+    late = [
+        stop - start >= min(LEAST_WINDOWS, len(values)) and np.quantile(values[start:stop], MOSTLY) > level / 2
+        for level, (start, stop) in zip(levelled.levels, levelled.found, strict=True)
+    ]
+    return judged.only(judged.departs & np.array(late))

@@ -1,0 +1,172 @@
+"""Kind of the departure of a link that loses segments by design: a longer delay, more loss, or a lower rate.
+
+::
+
+    a delay   first bytes of all messages that found the link idle are late: losses can not do that to all
+    a loss    its sender's sockets sent more again than designed; a rate, if they did not
+    sockets that nobody looked at, or few messages that found it idle, in a modelled world: the link is simulated with
+              that rate, that delay, and that loss, which let its messages take as long in the mean; it was the one
+              whose messages are spread alike
+
+Of a link that losses keep slow a lower rate takes nothing, and then none as low as that is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl import formatting
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.links.ends import end_of
+from e2c_dl.diagnosis.detection.links.first_bytes import (
+    first_bytes_late_ns,
+    found_idle,
+    late_first_bytes_ns,
+    least_late_ns,
+)  # fmt: skip
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, Kind
+from e2c_dl.diagnosis.detection.links.kinds_simulated import within_stretches
+from e2c_dl.diagnosis.detection.links.losing import LosingLink
+from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.links import ObservedLink, services_ns
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.stretches import Stretches
+from e2c_dl.ethernet import segments_of
+
+MORE = 0.5  # of what is lost by design: so much more is sent again where more is lost
+DEVIATIONS = 4.0  # of how many happen to be lost
+BOTH = 2  # messages: that of all these the first segment was lost is as good as never by chance
+LUCKS, STEPS = 2, 6  # of each that is tried; halvings of where it may be
+LEAST_LATER_S = 1e-4
+MOST_SEGMENTS = 20_000  # of a link that is tried: all of that takes some seconds
+SLOWEST, MOST_LOST = 4.0, 0.3  # times what the link departs by; of the segments
+NEARER = 0.6  # of how far the other is: then it is that
+
+Tried = Callable[[float, int], ObservedLink]
+"""(amount, luck) -> the link as it would have been."""
+
+
+def losing_kind(each: LosingLink, as_designed: AsDesigned) -> Kind:
+    """What of the link ``each`` departs, while it does."""
+    link, departs = each.link, within_stretches(each)
+    delay_ns = late_first_bytes_ns(link, departs, least=BOTH)
+    if delay_ns:
+        return _delayed(each, delay_ns)
+    found = Kind(part=Part.RATE, rate=each.judged.slowdown)
+    end = end_of(link, departs)
+    if end is not None:
+        return replace(found, part=end)
+    idle = found_idle(link) & departs
+    on_time = bool(idle.any() and np.median(first_bytes_late_ns(link)[idle]) <= least_late_ns(link))
+    lost_more = _lost_more(each, float(departs.mean()))
+    if lost_more:
+        return replace(found, part=Part.LOSS)
+    if as_designed.exact and (lost_more is None or not on_time):
+        return _by_spread(each, as_designed, without={Part.DELAY} if on_time else set())
+    if lost_more is None:
+        return replace(found, part=Part.RATE_DELAY_OR_LOSS)
+    return replace(found, part=Part.RATE if on_time else Part.RATE_OR_DELAY)
+
+
+def _delayed(each: LosingLink, delay_ns: float) -> Kind:
+    """That it is later by ``delay_ns``, and what takes longer by round trips that are longer."""
+    departs = each.of.messages(each.judged.windows)
+    took_ns = services_ns(each.link.rows, each.link.designed_delay_ns + round(delay_ns))[departs]
+    rate = float(took_ns.sum()) / max(1.0, float(each.designed_ns[departs].sum()))
+    return Kind(part=Part.DELAY, delay_ns=delay_ns, rate=max(1.0, rate))
+
+
+def losing_evidence(each: LosingLink, kind: Kind, expected_bps: float, when: Stretches) -> str:
+    """The sentence with the figures of ``each``, which departs as ``kind`` says, from ``expected_bps``."""
+    link, departs = each.link, each.of.messages(each.judged.windows)
+    lost = formatting.percent(link.designed.mean_loss)
+    took = f"{link.element} carried {int(departs.sum())} messages {when.described()}"
+    slower = (
+        f"{took} at {formatting.rate(expected_bps / each.judged.slowdown)}; as designed, with {lost} of its segments"
+    )
+    said = f"{slower} lost, it carries {formatting.rate(expected_bps)} in the mean, as simulated"
+    match kind.part:
+        case Part.DELAY:
+            return f"{said}. First bytes come {formatting.seconds(kind.delay_ns / 1e9)} later than designed."
+        case Part.SENDER | Part.RECEIVER:
+            end, why = (link.src, "gives it too little") if kind.part is Part.SENDER else (link.dst, "reads too slowly")
+            return f"{said}: the program of {end} {why}."
+        case Part.LOSS:
+            return f"{said}. More is sent again than that, as its sockets or its messages show."
+        case Part.RATE:
+            return f"{said}. No more is sent again than that, as its sockets or its messages show."
+    return f"{said}. Its messages do not tell whether that is its rate, a delay, or more that is lost."
+
+
+def _lost_more(each: LosingLink, share: float) -> bool | None:
+    """Whether its sockets sent far more again than designed in the ``share`` of its messages that departs.
+
+    None: they do not tell.
+    """
+    link = each.link
+    if link.traffic is None or link.sent_again is None:
+        return None
+    by_design = float(link.traffic.total["segments"][0]) * link.designed.mean_loss
+    return link.most_lost - by_design > max(MORE * by_design * share, DEVIATIONS * float(np.sqrt(by_design)))
+
+
+def _by_spread(each: LosingLink, as_designed: AsDesigned, without: Collection[Part]) -> Kind:
+    """That one of rate, delay and loss whose messages are spread as they are, if the others' clearly are not."""
+    link, during, slowdown = each.link, each.judged.during(), each.judged.slowdown
+    untold = Kind(part=Part.RATE_DELAY_OR_LOSS, rate=slowdown)
+    if float(segments_of(link.rows["nbytes"]).sum()) > MOST_SEGMENTS:
+        return untold
+    departs = within_stretches(each)
+    later_s = float((link.services_ns - each.designed_ns)[departs].max()) / 1e9
+
+    def by_rate(times: float, luck: int) -> ObservedLink:
+        return as_designed.by_luck(link, luck, rate=during.mapped(lambda values: np.where(values > 0, 1 / times, 1.0)))
+
+    def by_delay(more_s: float, luck: int) -> ObservedLink:
+        return as_designed.by_luck(link, luck, delay_s=during.mapped(lambda values: values * more_s))
+
+    def by_loss(more: float, luck: int) -> ObservedLink:
+        return as_designed.by_luck(link, luck, loss=during.mapped(lambda values: values * more))
+
+    ways: dict[Part, tuple[Tried, float, float]] = {
+        Part.RATE: (by_rate, 1.0, SLOWEST * slowdown),
+        Part.DELAY: (by_delay, LEAST_LATER_S, max(2 * LEAST_LATER_S, later_s)),
+        Part.LOSS: (by_loss, link.designed.mean_loss / 10, MOST_LOST),
+    }
+    took = _logs(link)[departs]
+    tried = {part: _fitted(took, departs, *way) for part, way in ways.items() if part not in without}
+    nearest, second = sorted(tried, key=lambda part: tried[part][0])[:2]
+    off, amount = tried[nearest]
+    if off > NEARER * tried[second][0]:
+        return untold
+    return _delayed(each, amount * 1e9) if nearest is Part.DELAY else replace(untold, part=nearest)
+
+
+def _fitted(
+    took: Doubles, departs: npt.NDArray[np.bool_], tried: Tried, least: float, most: float
+) -> tuple[float, float]:  # fmt: skip
+    """(how far messages are spread from how ``took``, logarithms of shape (messages,), are; the amount) for one way.
+
+    Of the amount, from ``least`` to ``most``, that lets them take as long in the mean; infinite: none does.
+    """
+
+    def logs(amount: float) -> Doubles:
+        return np.concatenate([_logs(tried(amount, luck))[departs] for luck in range(1, LUCKS + 1)])
+
+    if logs(most).mean() < took.mean():
+        return np.inf, most
+    low, high = np.log(least), np.log(most)
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if logs(float(np.exp(middle))).mean() < took.mean() else (low, middle)
+    amount = float(np.exp(high))
+    at = np.linspace(0.05, 0.95, 19)
+    return float(np.abs(np.quantile(logs(amount), at) - np.quantile(took, at)).mean()), amount
+
+
+def _logs(link: ObservedLink) -> Doubles:
+    return np.asarray(np.log(link.services_ns + GRAIN_NS))

@@ -1,0 +1,83 @@
+"""Links that lose segments by design are held to themselves by other luck, and named when they are further off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+import virtual_world as vw
+
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.detection.links import losing
+from e2c_dl.diagnosis.model import Part, Report
+from e2c_dl.diagnosis.observed import observe
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.worlds.virtual import LinkModel
+from e2c_dl.worlds.virtual.links import RankPair
+
+ASKED = LinkModel(
+    rate_bps=12e6, delay_s=0.01, loss=0.003, tcp=Tcp(congestion_control="cubic", slow_start_after_idle=False)
+)
+DESIGNED = {(0, 1): ASKED, (1, 0): ASKED}
+WAY, BACK = "edge-2 -> edge-1", "edge-1 -> edge-2"
+CHANGED = {
+    Part.RATE: replace(ASKED, rate_bps=ASKED.rate_bps / 3),
+    Part.DELAY: replace(ASKED, delay_s=0.05),
+    Part.LOSS: replace(ASKED, loss=0.03),
+}
+
+
+def trained(links: Mapping[RankPair, LinkModel], seed: int = 1, iterations: int = 40) -> vw.Run:
+    return vw.run(
+        Allreduce, size=2, seed=seed, links=links, on_hosts=vw.hosts(2, of=vw.profile((60_000,))), iterations=iterations
+    )
+
+
+def diagnosed(run: vw.Run, designed: Mapping[RankPair, LinkModel] = DESIGNED) -> Report:
+    return analyse(run.trace, replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nobody_is_named_where_losses_are_as_designed(seed: int) -> None:
+    report = diagnosed(trained(DESIGNED, seed))
+    assert report.findings == ()
+    assert report.unjudged == ()
+
+
+@pytest.mark.parametrize("part", CHANGED)
+@pytest.mark.parametrize("since_s", [0.0, 4.0])
+def test_what_is_not_as_designed_is_named_as_what_it_is_and_what_it_costs(part: Part, since_s: float) -> None:
+    steps = [(0.0, ASKED), (since_s, CHANGED[part])]
+    changed = replace(ASKED, conditions=lambda: iter(steps)) if since_s else CHANGED[part]
+    run = trained({**DESIGNED, (1, 0): changed})
+    report = diagnosed(run)
+    (culprit,) = report.culprits
+    assert str(culprit.element) == WAY
+    assert culprit.part is part or (part is Part.LOSS and culprit.part is Part.RATE_DELAY_OR_LOSS)
+    assert culprit.when.onset_s == pytest.approx(since_s, abs=0.7)
+    costs_s = run.end_s - trained(DESIGNED).end_s
+    assert culprit.saved_s == pytest.approx(costs_s, abs=0.05 * run.end_s)  # other segments are lost
+    assert "0.3 % of its segments" in culprit.evidence
+
+
+def test_few_messages_say_nothing_and_that_is_said() -> None:
+    designed = dict.fromkeys(DESIGNED, replace(ASKED, loss=0.02, delay_s=0.1))
+    report = diagnosed(trained(designed, iterations=4), designed)
+    assert {WAY, BACK} <= {*report.unjudged}
+    assert any("by luck alone it may be more than 2 x slower" in each for each in report.limitations)
+
+
+def test_what_would_take_too_long_to_simulate_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losing, "MOST_SEGMENTS", 30_000)
+    report = diagnosed(trained(DESIGNED))  # of two links one
+    assert len(report.unjudged) == 1
+    (said,) = (each for each in report.limitations if "is not simulated for it" in each)
+    assert report.unjudged[0] in said
+
+
+def test_verdicts_while_training_leave_them_out() -> None:
+    run = trained({**DESIGNED, (1, 0): CHANGED[Part.DELAY]})
+    reference = replace(replace(run, links=DESIGNED).reference(), modelled=True, tcp=ASKED.tcp)
+    assert observe(run.trace, reference, by_luck=False).links.departures == ()
