@@ -110,7 +110,7 @@ def test_a_slow_host_is_named_with_its_factor_since_when_and_what_it_costs(
     found = of_slow(told)
     assert found is not None
     assert [str(each.element) for each in told.culprits] in ([], [f"edge-{SLOW + 1}"])
-    assert found.slowdown == pytest.approx(factor, rel=0.15)
+    assert found.slowdown == pytest.approx(factor, rel=0.2), "it begins within an iteration"
     assert found.speedup == pytest.approx(run.end_s / healthy.end_s, abs=0.15 * (run.end_s / healthy.end_s - 1) + 0.01)
     if late:
         begun = run.spans(SLOW, Phase.ITERATION)
@@ -119,6 +119,17 @@ def test_a_slow_host_is_named_with_its_factor_since_when_and_what_it_costs(
         assert abs(found.when.onset_iteration - onset) <= 1
     else:
         assert found.when.when is When.PERSISTENT
+
+
+def test_a_gradient_of_a_far_larger_batch_is_no_stall() -> None:
+    doubling = {"growth_period": 4, "growth_samples": 10_000_000, "growth_slow_until": 0.0}
+    hosts = vw.hosts(6, samples=32, of=PROFILE, noise=0.05)
+    run = vw.run(
+        partial(DLion, **doubling), size=6, seed=1, iterations=ITERATIONS, on_hosts=hosts, links=LINKS,
+        batching="dynamic",
+    )  # fmt: skip
+    assert run.result.samples[0] > 100 * 32
+    assert analyse(run.trace, reference(run), speeding_up=False).findings == ()
 
 
 def test_batches_that_are_divided_once_are_held_to_their_samples_too() -> None:
