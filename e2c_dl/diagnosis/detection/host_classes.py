@@ -14,6 +14,8 @@ from e2c_dl.diagnosis.detection.series import CERTAINTY
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.references import UNKNOWN
 
+ALIKE = 0.1  # as logarithms: sizes of batches that are no further apart count as one
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HostClass:
@@ -39,6 +41,14 @@ class HostClass:
         if self.per_sample is None:
             return 0.0
         return float(self.per_sample.log(self.first.get(host, self.per_sample.pivot)))
+
+    def nearest(self, each: HostSeries, others: Sequence[HostSeries]) -> list[int]:
+        """Places of those of ``others``, at least one, whose batches are the nearest in size to those of ``each``."""
+        if each.samples is None:
+            return [*range(len(others))]
+        own = np.log(np.median(each.samples))
+        apart = [abs(float(np.log(np.median(other.samples)) - own)) for other in others if other.samples is not None]
+        return [place for place, far in enumerate(apart) if far <= min(apart) + ALIKE]
 
     def unsure(self, each: HostSeries, beside: Sequence[HostSeries] = ()) -> float:
         """How far off, as a logarithm, ``each`` may be for the sizes of its batches alone.

@@ -44,7 +44,7 @@ from e2c_dl.diagnosis.detection.host_verdicts import (
 from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.noise import in_common
 from e2c_dl.diagnosis.detection.peers import Peers, peers_by_layers
-from e2c_dl.diagnosis.detection.series import WORTH, Levelled, Series
+from e2c_dl.diagnosis.detection.series import FLOOR, WORTH, Levelled, Series
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN
@@ -89,8 +89,8 @@ def host_departures(
         )  # fmt: skip
         known = [each for each in every if each is not None]
         comparable = classes(known, design)
-        made = {each.host: each.series.values for of in comparable for each in of.alike}
-        values = [made[each.host] for each in known]
+        of_host = {each.host: each.series.values for of in comparable for each in of.alike}
+        values = [of_host[each.host] for each in known]
         noise = in_common([noise_of(each) for each in values], [len(each) for each in values])
         for of in comparable:
             if part is Part.DATA:  # the fastest's: of a slow loader the median would be its own
@@ -98,15 +98,13 @@ def host_departures(
             found, said = _in_class(of, part, design, data_s, noise)
             verdicts += found
             limitations += said
-    departures = [
-        found_of for rank in trace.ranks
-        if (found_of := departure([each for each in verdicts if each.of.host == rank.host], design)) is not None
-    ]  # fmt: skip
+    by_host = {rank.host: [each for each in verdicts if each.of.host == rank.host] for rank in trace.ranks}
+    made = [departure(own, design) for own in by_host.values()]
     computing = [each for each in verdicts if each.of.part is Part.COMPUTE]
     visible = [each.judged.resolution for each in computing]
     return Judgement(
-        departures=tuple(departures), limitations=together(limitations), least_visible=max(visible, default=None),
-        judged=seen_at(verdicts), looked=looked(verdicts),
+        departures=tuple(each for each in made if each is not None), limitations=together(limitations),
+        least_visible=max(visible, default=None), judged=seen_at(verdicts), looked=looked(verdicts),
         held=frozenset(element_of(each.of.host) for each in computing if each.compared != ITSELF),
     )  # fmt: skip
 
@@ -163,8 +161,9 @@ def _in_class(
 def _unsure(of: HostClass, verdicts: Sequence[HostVerdict], part: Part) -> Iterator[Limitation]:
     """Hosts that may be clearly slower than their peers, whose batches are of other sizes, and it cannot be told."""
     for each in verdicts:
-        apart = each.judged.apart if of.per_sample is not None else 0.0
-        if apart >= UNSURE and not each.judged.departs.any():
+        apart, series = each.judged.apart if of.per_sample is not None else 0.0, each.of.series
+        matters = series.spent_s.sum() >= MATTERS * series.until_s
+        if apart >= UNSURE and matters and not each.judged.departs.any():
             what = f"is slower in its {part.value} all the time, if by less than {np.exp(apart):.1f} x"
             yield unjudged(each.of.host, what, OTHER_SIZES)
 
@@ -184,16 +183,27 @@ def _among_peers(
     if part is not Part.COMPUTE and _follows(alike, group, least):
         own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design), turns=True)
     apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
-    fastest = [alike[place] for place in group.fastest]
     reference, compared = group.reference, _compared(alike, group)
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"
+    aparts = [max(apart, _apart_by_batches(of, own, group, place)) for place in range(len(alike))]
     return [
-        HostVerdict(
-            of=each, judged=one.judged(reference, max(apart, of.unsure(each, fastest))).clear, compared=compared
-        )
-        for each, one in zip(alike, own, strict=True)
+        HostVerdict(of=each, judged=one.judged(reference, far).clear, compared=compared)
+        for each, one, far in zip(alike, own, aparts, strict=True)
     ]
+
+
+def _apart_by_batches(of: HostClass, own: Sequence[Levelled], group: Peers, place: int) -> float:
+    """How far above the reference of ``group`` the sizes of batches alone may have the host at ``place``.
+
+    As far as others of the group whose batches are the nearest to its own in size, and what is unsure beside them.
+    """
+    each, others = of.alike[place], [other for other in group.fastest if other != place]
+    if of.per_sample is None or not others:
+        return of.unsure(each)
+    near = [others[near] for near in of.nearest(each, [of.alike[other] for other in others])]
+    beyond = max(0.0, float(np.median([own[other].base for other in near])) - group.reference)
+    return beyond + max(of.unsure(each, [of.alike[other] for other in near]), FLOOR if beyond else 0.0)
 
 
 def _follows(alike: Sequence[HostSeries], group: Peers, least: float) -> bool:
