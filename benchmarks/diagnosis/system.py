@@ -93,7 +93,7 @@ class System:
             lambda: strategy(**training.strategy_settings), hosts=hosts, sink=sink,
             links={self._ranked(pair): self._link(pair, injections, undisturbed_s) for pair in self.used_links},
             bottlenecks=self._shared(injections, undisturbed_s),
-            iterations=training.iterations, seed=training.seed + lap,
+            iterations=training.iterations, seed=training.seed + lap, as_seen=training.wrapping,
         )  # fmt: skip
         ranks = tuple(
             RankTrace(rank=rank, host=host.name, layer=host.layer, spans=sink.spans(rank), clock=ClockAlignment())

@@ -13,10 +13,11 @@ take as long whoever else sends, so that who is ahead gains by it even if the li
 moment changes at an iteration in a replay, though a run that is restored is further by then. So does what changes by
 design, and a link that departs for a while: if it loses segments in the last third, and anything else is restored,
 fewer messages are left to meet that. What a host takes longer for a while goes with its gradients in both.
+And where batches follow the hosts' speed, one that is restored gets larger ones, and the others smaller ones.
 So the strategy runs again, in the measured world, with each departure restored:
 
-* links, and hosts that were slow for good, if the world, unchanged, takes as long as the run did but for CLOSE: where
-  iterations last longer, DLion's budgets are larger;
+* links, and hosts that were slow for good (where batches follow their speed, for a while, too), if the world,
+  unchanged, takes as long as the run did but for CLOSE: where iterations last longer, DLion's budgets are larger;
 * links left alone, unless the world is FAR off: by how many times its own run is then shorter. Where there are some,
   brief slow-downs of hosts, too, for a long way round may hide them.
 
@@ -65,6 +66,7 @@ class Choices:
     world: MeasuredWorld | None  # None: too large to be simulated again
     chose: bool  # else a line is shared, or something changes with time, and no more than that
     shared: bool = False  # whether links share a line
+    batches: bool = False  # whether they follow the hosts' speed
     laps: Laps | None = None  # of the world, where what ranks choose hangs on chance: on segments that are lost
 
     @property
@@ -86,7 +88,7 @@ class Choices:
         elif left_alone or abs(self.world.error) <= SAME:
             kept = ()  # jointly, with these restored, all of them may cost more than a replay knows
         else:
-            kept = tuple(each for each in replayed if not _is_measured(each))
+            kept = tuple(each for each in replayed if not (self.batches or _is_measured(each)))
         if len(kept) == len(worth) and not left_alone:
             return kept
         again = findings([*worth, *left_alone], self.world)
@@ -122,6 +124,8 @@ class Choices:
             replayed = "The strategy chooses by rates that it measures, and savings are of a replay of its choices"
         elif self.shared:
             replayed = "Links share a line, and savings are of a replay, where messages take as long whoever else sends"
+        elif self.batches:
+            replayed = "Batches follow hosts' speed, and savings are of a replay, where they stay what they were"
         else:
             replayed = "Something changes with time, and savings are of a replay, where it does with iterations"
         return (Limitation(sentence=f"{replayed}: {why}."),)
@@ -155,4 +159,7 @@ def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departur
     unsure = world is not None and retraining.chooses and abs(world.error) <= CLOSE
     laps = averaged(world, [each.restored for each in worth]) if world is not None and unsure else None
     shared = bool(retraining.bottlenecks)
-    return Choices(replay=observed.replay, world=world, chose=retraining.chooses, shared=shared, laps=laps)
+    return Choices(
+        replay=observed.replay, world=world, chose=retraining.chooses, shared=shared,
+        batches=retraining.batches_change, laps=laps,
+    )  # fmt: skip

@@ -108,6 +108,7 @@ class Observed:
         return retraining.world(
             self.whole, messages, delays_ns, self._restored, self._as_designed(retraining),
             modelled=self.design.reference.modelled, changing=self._changing(), ways_back=self._ways_back,
+            hardware=self.design.reference.hardware,
         )  # fmt: skip
 
     @cached_property

@@ -77,7 +77,7 @@ COLUMNS = (
     Column("peer_task", pa.int32(), "", "spawn, await_task: the other task; collective: its group; or null", -2),
     Column("src", pa.int16(), "rank", "sender of the message, or whose update is applied; null: none", -1),
     Column("dst", pa.int16(), "rank", "receiver of the message; null: none", -1),
-    Column("seq", pa.int64(), "", "number of the message on its link, or of the collective in its group; or null", -1),
+    Column("seq", pa.int64(), "", "number of the message or collective; forward: samples of its batch; or null", -1),
     Column("nbytes", pa.int64(), "bytes", "size of the message, tensor or flow; null: carries nothing", 0),
     Column("staleness", pa.int16(), "updates", "updates between reading the parameters and applying to them"),
     Column("own_posted_ns", pa.int64(), _OWN, "posted_ns before alignment"),

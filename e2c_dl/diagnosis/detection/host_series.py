@@ -9,6 +9,9 @@
     CHECKPOINT
     REDUCE                      also of iterations with as many of them as is usual: others do other work in one
 
+Of COMPUTE and DATA, where batches change while a run trains, it is known of how many samples each iteration is, if the
+trace tells; what larger ones take longer is taken off later, with what peers tell (:mod:`.batches`).
+
 Warm-up is left out, and iterations in which the process stalled (:mod:`e2c_dl.diagnosis.detection.stalls`).
 """
 
@@ -20,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.batches import PerSample, Sized, samples_of
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.series import Levelled, Series
@@ -38,6 +42,8 @@ PHASES = {
     Part.CHECKPOINT: frozenset({Phase.CHECKPOINT}),
     Part.COPY: frozenset({Phase.COPY}),
 }
+BY_BATCH = frozenset({Part.COMPUTE, Part.DATA})
+"""What takes longer of larger batches."""
 PER_SPAN = frozenset({Part.STEP, Part.REDUCE, Part.EVALUATION, Part.CHECKPOINT})
 
 
@@ -50,11 +56,25 @@ class HostSeries:
     series: Series
     factors: Doubles  # (windows,) times slower than a host of factor 1 by design, in this part
     spans: int  # per iteration, median of those that have any
+    samples: Doubles | None = None  # (windows,) where batches change, and this part goes by them
 
     @property
     def factor(self) -> float:
         """Mean over the time that it took."""
         return float(self.series.spent_s.sum() / (self.series.spent_s / self.factors).sum())
+
+    @property
+    def sized(self) -> Sized | None:
+        """Its windows with their samples, if batches change."""
+        if self.samples is None:
+            return None
+        return Sized(self.series.iterations.astype(np.float64), self.series.values, self.samples)
+
+    def of_pivot(self, per_sample: PerSample) -> HostSeries:
+        """This, as if all batches were of the pivot of ``per_sample``."""
+        if self.samples is None:
+            return self
+        return replace(self, series=replace(self.series, values=self.series.values - per_sample.log(self.samples)))
 
     def lenient(self, least: float) -> Series:
         """The series, less what a factor above ``least`` may have made of it."""
@@ -92,6 +112,9 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
     if part is Part.REDUCE and chosen.any():
         chosen &= counts == _usual(counts[chosen])
     chosen[[each for each in stalled if each < iterations]] = False
+    samples = samples_of(rank, iterations) if design.reference.batches_change and part in BY_BATCH else None
+    if samples is not None:
+        chosen &= samples > 0
     begins_s = np.full(iterations, np.inf)
     begins_s[own["iteration"]] = (own["start_ns"] - design.began_ns) / 1e9
     chosen &= np.isfinite(begins_s)  # of a damaged trace, an iteration's own span may be lost
@@ -104,7 +127,7 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
     )  # fmt: skip
     return HostSeries(
         host=rank.host, part=part, series=series, factors=spent_s[chosen] / normal_s[chosen],
-        spans=int(np.median(counts[chosen])),
+        spans=int(np.median(counts[chosen])), samples=None if samples is None else samples[chosen],
     )  # fmt: skip
 
 

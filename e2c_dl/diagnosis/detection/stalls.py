@@ -10,8 +10,9 @@ Medians do not see one long pause, so stalls are found by themselves::
 Where a tenth of an element's messages or segments take so long, it is slow, and judged as that.
 
 A gradient's segment that takes that much longer than its median, at the speed designed for the moment, is a stall of
-its host, but for the first iterations'. So is what else it computes, if the host was not alive meanwhile: the first
-batch of an epoch takes long, too, and nothing has stopped.
+its host, but for the first iterations'; of a batch some times as large as the usual one, as many times longer is
+expected. So is what else it computes, if the host was not alive meanwhile: the first batch of an epoch takes long, too,
+and nothing has stopped.
 
 Links without expected rate, or with many losses by design, and links of hosts whose clock or signs of life are not
 known, are not judged.
@@ -27,6 +28,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.batches import samples_of
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import MIN_RATIO, MIN_STALL_NS, ObservedLink, few
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
@@ -39,6 +41,7 @@ from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 SILENCE_NS = 1_500_000_000  # seen once a second: one that is late is not missing
 
+Doubles = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
 
 
@@ -156,6 +159,7 @@ def _of_computing(rank: RankTrace, design: Design, alive_ns: Longs | None) -> It
     element = Element(kind=ElementKind.HOST, src=rank.host)
     speed = design.speed(rank.host)
     silences = None if alive_ns is None else _silences(alive_ns)
+    larger = _times_larger(rank) if design.reference.batches_change else None
     spans = rank.of(*(GRADIENT if silences is None else COMPUTE))
     for same in _alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
         lengths_ns = same["end_ns"] - same["start_ns"]
@@ -163,6 +167,8 @@ def _of_computing(rank: RankTrace, design: Design, alive_ns: Longs | None) -> It
             continue
         begin_s, end_s = ((same[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
         usual = np.median(speed.between(begin_s, end_s))  # seconds of a host of factor 1
+        if larger is not None:
+            usual = usual * larger[same["iteration"]]
         expected_ns = (speed.when(speed.total(begin_s) + usual) - begin_s) * 1e9
         excess_ns = lengths_ns - expected_ns - rank.clock.uncertainty_ns
         is_stalled = few((excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns))
@@ -171,6 +177,14 @@ def _of_computing(rank: RankTrace, design: Design, alive_ns: Longs | None) -> It
             if phase in GRADIENT or (silences is not None and _overlap_ns(silences, begin_ns, end_ns) >= excess / 2):
                 key = (rank.rank, phase, int(span["iteration"]), end_ns)
                 yield key, Stall(element=element, begin_ns=begin_ns, length_ns=round(excess))
+
+
+def _times_larger(rank: RankTrace) -> Doubles | None:
+    """Of each iteration, times larger than the usual batch, at least 1; None: its trace does not tell."""
+    samples = samples_of(rank, int(rank.spans["iteration"].max(initial=-1)) + 1)
+    if samples is None:
+        return None
+    return np.asarray(np.maximum(1.0, samples / np.median(samples[samples > 0])))
 
 
 def _alike(spans: Spans) -> Iterator[Spans]:

@@ -1,9 +1,9 @@
 """From a run's trace to its measured world: what its hosts and links took, and what its vectors cost.
 
-A trace does not tell how many bytes a copy or sum has written, nor how many samples a gradient was of, where a batch
-controller divides them. So the run is simulated once as it was, with vectors that cost 1 ns per byte: what they then
-take is what each rank has written, and the measured time over that is its cost; and the controller, which sees the
-gradients take what they took, asks for the batches that it asked for.
+A trace does not tell how many bytes a copy or sum has written. So the run is simulated once as it was, with vectors
+that cost 1 ns per byte: what they then take is what each rank has written, and the measured time over that is its cost.
+Of how many samples each gradient was a trace tells; of an earlier one, that does not, this simulation: a controller of
+batches, which sees the gradients take what they took, asks for those that it asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from e2c_dl.diagnosis.model import ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
+from e2c_dl.diagnosis.resimulation.batches import by_changes, recorded_batches
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
 from e2c_dl.diagnosis.resimulation.lines import known_line, measured_line
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_links
@@ -32,7 +33,7 @@ from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.model import Scenario, Tcp
 from e2c_dl.strategies.base import Strategy
-from e2c_dl.strategies.wrappers import Wrapping
+from e2c_dl.strategies.wrappers import FIXED, Wrapping
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.worlds.allotment import Allotment, allotted
@@ -98,13 +99,20 @@ class Retraining:
         return self.chooses or not self.in_step
 
     @property
+    def batches_change(self) -> bool:
+        """Whether a controller divides samples by the hosts' speed."""
+        return self.wrapping.batching != FIXED
+
+    @property
     def decided_anew(self) -> bool:
         """Whether a change alters more of a run than a replay does: who sends what to whom, or how long it takes.
 
-        Links may share a line, on which each message takes as long as others let it. And what changes by design does so
-        at moments of the run, of which one that is restored has done more by then.
+        Links may share a line, on which each message takes as long as others let it. Batches may follow the hosts'
+        speed: one that is restored gets larger ones. And what changes by design does so at moments of the run, of which
+        one that is restored has done more by then.
         """
-        return self.decides or self.changes or any(len(line.links) > 1 for line in self.bottlenecks)
+        shared = any(len(line.links) > 1 for line in self.bottlenecks)
+        return self.decides or self.changes or self.batches_change or shared
 
     def problem(self, trace: Trace) -> str | None:
         """Why ``trace`` is no whole run of this training, in words; None if it is."""
@@ -125,6 +133,7 @@ class Retraining:
         self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs],
         restored: WhatIf = UNCHANGED, designed: Mapping[RankPair, Designed] = MappingProxyType({}), *,
         modelled: bool = False, changing: Changing = UNCHANGING, ways_back: Set[RankPair] = frozenset(),
+        hardware: Mapping[str, str] = MappingProxyType({}),
     ) -> MeasuredWorld:  # fmt: skip
         """The measured world of ``trace``, which must be whole.
 
@@ -135,6 +144,7 @@ class Retraining:
         those that depart are once they are restored.
         ``changing``: what else changes by design. ``ways_back``: links that depart by nothing but what the other way,
         which is late, makes of them; in a modelled world they are as designed, and simulated acknowledgements are late.
+        ``hardware``: host -> class, of which what a batch takes goes by its samples alike.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
         """
@@ -175,7 +185,8 @@ class Retraining:
             evaluate_every=self.evaluate_every, seed=self.seed,
             measured_ns=max(end for _, end in intervals) - origin_ns,
         )  # fmt: skip
-        return replace(world, hosts=_rehearsed(world, trace))
+        world = replace(world, hosts=_rehearsed(world, trace))
+        return replace(world, hosts=by_changes(world.hosts, hardware)) if self.seconds_of is float else world
 
     def _links(
         self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
@@ -233,7 +244,8 @@ def _rehearsed(world: MeasuredWorld, trace: Trace) -> tuple[MeasuredHost, ...]:
     for host, rank, written in zip(world.hosts, trace.ranks, spent.by_rank_ns, strict=True):
         spans = rank.spans[rank.spans["phase"] == Phase.REDUCE]
         taken_ns = int(np.maximum(0, spans["end_ns"] - spans["start_ns"]).sum())
-        batches = [*asked[host.name], *[host.samples] * len(host.gradients)][: len(host.gradients)]
+        batches = recorded_batches(rank) or [*asked[host.name], *[host.samples] * len(host.gradients)]
+        batches = batches[: len(host.gradients)]
         gradients = tuple((batch, gradient) for batch, (_, gradient) in zip(batches, host.gradients, strict=True))
         found.append(replace(host, gradients=gradients, vector_ns_per_byte=taken_ns / written if written else 0.0))
     return tuple(found)

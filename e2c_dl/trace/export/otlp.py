@@ -92,7 +92,8 @@ def _attributes(phase: Phase, row: dict[str, int]) -> Iterator[dict[str, Any]]:
             yield _attribute("e2c_dl.group", row["peer_task"])
     for name, none in _NONE.items():
         if row[name] != none:
-            yield _attribute(f"e2c_dl.{name}", row[name])
+            told = "samples" if name == "seq" and phase is Phase.FORWARD else name
+            yield _attribute(f"e2c_dl.{told}", row[name])
 
 
 def _name(phase: Phase, row: dict[str, int]) -> str:

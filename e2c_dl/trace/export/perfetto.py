@@ -121,7 +121,7 @@ def _thread_events(
             "tid": first_thread + lane,
             "ts": _us(row["start_ns"] - origin_ns),
             "dur": _us(row["end_ns"] - row["start_ns"]),
-            "args": {name: row[name] for name in _ARGUMENTS},
+            "args": {_name_of(name, phase): row[name] for name in _ARGUMENTS},
         }
 
 
@@ -172,6 +172,10 @@ def _label(phase: Phase, row: dict[str, int]) -> str:
     if phase is Phase.REDUCE and row["src"] >= 0:
         return f"apply update of rank {row['src']}"
     return f"{name} b{row['bucket']}" if row["bucket"] >= 0 else name
+
+
+def _name_of(column: str, phase: Phase) -> str:
+    return "samples" if column == "seq" and phase is Phase.FORWARD else column
 
 
 def _category(phase: Phase) -> str:

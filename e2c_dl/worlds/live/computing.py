@@ -37,6 +37,7 @@ class Computing:
 
         def on_segment(phase: Phase, bucket: int, start_ns: int, end_ns: int) -> None:
             where = {"task": COMPUTE_TASK, "iteration": iteration, "bucket": bucket}
+            where["seq"] = samples if phase is Phase.FORWARD else -1
             self._recorder.record(phase, start_ns, start_ns, end_ns, **where)
             if phase is Phase.BACKWARD:
                 loop.call_soon_threadsafe(ready.put_nowait, bucket)  # asyncio's queues are not thread-safe

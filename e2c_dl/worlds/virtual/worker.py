@@ -36,7 +36,8 @@ from e2c_dl.worlds.virtual.wire import Wire
 
 T = TypeVar("T")
 
-_SPAWN, _AWAIT_BUCKET, _BACKWARD = int(Phase.SPAWN), int(Phase.AWAIT_BUCKET), Phase.BACKWARD
+_SPAWN, _AWAIT_BUCKET = int(Phase.SPAWN), int(Phase.AWAIT_BUCKET)
+_FORWARD, _BACKWARD = Phase.FORWARD, Phase.BACKWARD
 _pack = RECORD.pack
 
 
@@ -148,9 +149,9 @@ class VirtualWorker(Messenger):
         self.loss = compute.gradient(iteration, self.samples, lambda *_: None)
         before = self.parameters.copy() if self.checked and not self.shapes else None
         for phase, bucket, from_ns, to_ns in segments:
-            start_ns = begin_ns + from_ns
+            start_ns, seq = begin_ns + from_ns, self.samples if phase is _FORWARD else -1
             record(_pack(
-                start_ns, start_ns, begin_ns + to_ns, 0, -1, iteration, COMPUTE_TASK, NO_TASK, bucket, -1, -1, 0,
+                start_ns, start_ns, begin_ns + to_ns, 0, seq, iteration, COMPUTE_TASK, NO_TASK, bucket, -1, -1, 0,
                 phase, 0,
             ))  # fmt: skip
         self._thread_free_ns = begin_ns + to_ns

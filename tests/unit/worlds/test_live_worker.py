@@ -12,7 +12,7 @@ import pytest
 
 from e2c_dl import strategies
 from e2c_dl.errors import InputError, PeerLost
-from e2c_dl.strategies.base import Message, Strategy, Worker
+from e2c_dl.strategies.base import Message, OnSegment, Strategy, Worker
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.live import IterationDone, LiveWorker
 
@@ -123,6 +123,14 @@ class Drawing(Solo):
         self.seen[worker.rank] = (list(worker.layers), float(worker.random.random()), worker.samples)
 
 
+class Forward(live_world.Linear):
+    """A gradient that tells of its forward, too."""
+
+    def gradient(self, iteration: int, samples: int, on_segment: OnSegment) -> float:
+        on_segment(Phase.FORWARD, -1, 0, 0)
+        return super().gradient(iteration, samples, on_segment)
+
+
 def linear() -> live_world.Linear:
     return live_world.Linear(np.ones(4), [slice(2, 4), slice(0, 2)], lambda iteration, w: w, 0.5)
 
@@ -142,6 +150,13 @@ def test_progress_and_evaluation_when_due_on_rank_0(tmp_path: Path) -> None:
         assert np.array_equal(iterations["end_ns"][:-1], iterations["start_ns"][1:])
         (training,) = own[own["phase"] == Phase.TRAINING]
         assert (training["start_ns"], training["end_ns"]) == (iterations["start_ns"][0], iterations["end_ns"][-1])
+
+
+def test_forward_tells_the_samples_of_its_gradient(tmp_path: Path) -> None:
+    computes = [Forward(np.ones(4), [slice(0, 4)], lambda iteration, w: w, 0.5) for _ in range(2)]
+    for own, samples in zip(live_world.train(tmp_path, Solo, computes, [3, 5], 2), (3, 5), strict=True):
+        assert own[own["phase"] == Phase.FORWARD]["seq"].tolist() == [samples] * 2
+        assert set(own[own["phase"] == Phase.BACKWARD]["seq"].tolist()) == {-1}
 
 
 def test_a_failing_task_ends_the_worker(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import virtual_world
 from virtual_world import scripted
 
 from e2c_dl.errors import PeerLost, TrainingError
+from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.base import Message, Sparse, Worker
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import LinkModel, SimulatedIteration
@@ -247,3 +248,14 @@ def test_asking_anybody_fails_once_nobody_is_left() -> None:
 
     with pytest.raises(PeerLost, match="has ended its training"):
         virtual_world.run(scripted(script), size=3, links=DELAYED)
+
+
+def test_forward_tells_the_samples_of_every_gradient() -> None:
+    run = virtual_world.run(Allreduce, size=2, samples=6, factors=(1.0, 2.0), iterations=8, batching="dynamic")
+    first, other = (run.spans(rank, Phase.FORWARD)["seq"] for rank in range(2))
+    assert (first[0], other[0]) == (6, 6)
+    assert (first + other == 12).all(), "the total stays"
+    assert (first[-1], other[-1]) == run.result.samples
+    assert other[-1] < 6, "the slow host gets less"
+    assert (run.spans(0, Phase.BACKWARD)["seq"] == -1).all()
+    assert (run.spans(0, Phase.DATA)["seq"] == -1).all()

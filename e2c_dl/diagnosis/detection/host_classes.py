@@ -1,0 +1,99 @@
+"""Comparable hosts in one part: of one hardware class, and of one batch size, or of what batches of any size take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.batches import PerSample, nearest
+from e2c_dl.diagnosis.detection.host_series import BY_BATCH, HostSeries
+from e2c_dl.diagnosis.detection.series import CERTAINTY
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.references import UNKNOWN
+
+ALIKE = 0.1  # as logarithms: sizes of batches that are no further apart count as one
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HostClass:
+    """Hosts that are comparable in one part; where batches change, as if all of them were of one size, the pivot."""
+
+    alike: Sequence[HostSeries]
+    per_sample: PerSample | None = None  # None: batches do not change, or this part does not go by them
+    first: Mapping[str, int] = field(default_factory=dict)  # host -> samples that it began with
+
+    @classmethod
+    def of(cls, several: Sequence[HostSeries], design: Design) -> HostClass:
+        """That of ``several``, as they were measured."""
+        sized = [each.sized for each in several]
+        known = [each for each in sized if each is not None]
+        if not known or len(known) < len(sized):
+            return cls(alike=several)
+        per_sample = PerSample.of(known)
+        alike = [each.of_pivot(per_sample) for each in several]
+        return cls(alike=alike, per_sample=per_sample, first=design.reference.batch_sizes)
+
+    def of_first(self, host: str) -> float:
+        """Logarithm of what the first batches of ``host`` take beside one of the pivot."""
+        if self.per_sample is None:
+            return 0.0
+        return float(self.per_sample.log(self.first.get(host, self.per_sample.pivot)))
+
+    def nearest(self, each: HostSeries, others: Sequence[HostSeries]) -> list[int]:
+        """Places of those of ``others``, at least one, whose batches are the nearest in size to those of ``each``."""
+        if each.samples is None:
+            return [*range(len(others))]
+        own = np.log(np.median(each.samples))
+        apart = [abs(float(np.log(np.median(other.samples)) - own)) for other in others if other.samples is not None]
+        return [place for place, far in enumerate(apart) if far <= min(apart) + ALIKE]
+
+    def unsure(self, each: HostSeries, beside: Sequence[HostSeries] = ()) -> float:
+        """How far off, as a logarithm, ``each`` may be for the sizes of its batches alone.
+
+        Held to the one ``beside`` it whose batches are the nearest in size; of none, to how it usually is itself.
+        """
+        usual = [float(np.median(other.samples)) for other in beside or [each] if other.samples is not None]
+        if self.per_sample is None or each.samples is None or not usual:
+            return 0.0
+        return self.per_sample.unsure(each.samples, nearest(float(np.median(each.samples)), usual))
+
+    def unsure_of_first(self, each: HostSeries) -> float:
+        """The same, held to its first batches."""
+        if self.per_sample is None or each.samples is None:
+            return 0.0
+        return self.per_sample.unsure(each.samples, self.first.get(each.host, self.per_sample.pivot))
+
+    def error(self, each: HostSeries) -> float:
+        """As a standard error, how far off ``each`` may be for the sizes of its batches alone, held to the pivot."""
+        if self.per_sample is None or each.samples is None:
+            return 0.0
+        return self.per_sample.unsure(each.samples, self.per_sample.pivot) / CERTAINTY
+
+    @property
+    def fastest_s(self) -> Mapping[str, float]:
+        """Host -> seconds that the fastest host takes for such batches as this one began with, at a factor of 1."""
+        if self.per_sample is None:
+            least_s = min(float(np.median(each.series.spent_s)) / each.factor for each in self.alike)
+            return {each.host: least_s for each in self.alike}
+        least = min(float(np.median(each.series.values - np.log(each.factors))) for each in self.alike)
+        return {each.host: float(np.exp(least + self.of_first(each.host))) for each in self.alike}
+
+
+def classes(every: Sequence[HostSeries], design: Design) -> list[HostClass]:
+    """Comparable ones together: hosts that do not say what they are, each by itself."""
+    found: dict[tuple[str, ...], list[HostSeries]] = {}
+    for each in every:
+        hardware = design.reference.hardware.get(each.host, "")
+        batch = design.reference.batch_sizes.get(each.host, 1)
+        same: tuple[str, ...] = (hardware,)
+        if hardware == UNKNOWN:
+            same = (hardware, each.host)
+        elif each.part in BY_BATCH and each.samples is None:
+            same = (hardware, str(batch))
+        elif each.part is Part.REDUCE:
+            same = (hardware, str(each.spans))
+        found.setdefault(same, []).append(each)
+    return [HostClass.of(alike, design) for alike in found.values()]

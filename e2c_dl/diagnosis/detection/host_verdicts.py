@@ -1,0 +1,111 @@
+"""From verdicts on the parts of hosts to departures: what is said of each, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from e2c_dl import formatting
+from e2c_dl.diagnosis.departures import Departure, Looked
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries
+from e2c_dl.diagnosis.detection.series import WORTH, Judged
+from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part
+from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HostVerdict:
+    """One part of one host, judged."""
+
+    of: HostSeries
+    judged: Judged
+    compared: str  # with what, for people
+
+
+def element_of(name: str) -> Element:
+    """The host called ``name``."""
+    return Element(kind=ElementKind.HOST, src=name)
+
+
+def seen_at(verdicts: Sequence[HostVerdict]) -> dict[Element, float]:
+    """Each host that was judged -> times slower that it must have been to be seen, in the part that tells most."""
+    found: dict[Element, float] = {}
+    for each in verdicts:
+        host = element_of(each.of.host)
+        found[host] = min(found.get(host, np.inf), each.judged.resolution)
+    return found
+
+
+def looked(verdicts: Sequence[HostVerdict]) -> dict[Element, Looked]:
+    """Each host that was judged -> its windows, by the part that departs, or was looked at last."""
+    found: dict[Element, Looked] = {}
+    for each in sorted(verdicts, key=lambda one: (one.judged.departs.any(), one.of.series.begins_s[-1])):
+        series = each.of.series
+        ends_s = np.append(series.begins_s[1:], series.until_s)
+        found[element_of(each.of.host)] = Looked(begins_s=series.begins_s, ends_s=ends_s, departs=each.judged.windows)
+    return found
+
+
+def unjudged(host: str, what: str, why: str) -> Limitation:
+    """That it is not known whether ``host`` does ``what``, and why: for :func:`together`."""
+    return Limitation(sentence=f"{host}\0{what}\0{why}")
+
+
+def together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:
+    """Those that differ by the host alone as one; of each of these, the host, what of it and why between zeros."""
+    names: dict[tuple[str, str], list[str]] = {}
+    others = []
+    for each in limitations:
+        if "\0" in each.sentence:
+            host, what, why = each.sentence.split("\0")
+            names.setdefault((what, why), []).append(host)
+        else:
+            others.append(each)
+    told = [
+        Limitation.of(f"No verdict on whether {{}} {what}: {why}.", "host", own) for (what, why), own in names.items()
+    ]
+    return (*told, *others)
+
+
+def departure(verdicts: Sequence[HostVerdict], design: Design) -> Departure | None:
+    """The departure of one host, of whose parts these are; None if it is as it should be."""
+    depart = [each for each in verdicts if each.judged.departs.any() and each.judged.excess_s > 0]
+    worth = [each for each in depart if each.judged.excess_s >= WORTH * design.seconds] or depart
+    if not worth:
+        return None
+    worth.sort(key=lambda each: -each.judged.excess_s)
+    most = worth[0]
+    element = element_of(most.of.host)
+    changes = tuple(Change(element=element, phases=PHASES[each.of.part], scale=each.judged.scale()) for each in worth)
+    observed_s, expected_s = most.judged.usual_s
+    return Departure(
+        element=element, part=most.of.part, when=most.judged.stretches, slowdown=most.judged.slowdown,
+        observed=observed_s, expected=expected_s, evidence=" ".join(_evidence(each, design) for each in worth),
+        restored=WhatIf(changes=changes), excess_s=sum(each.judged.excess_s for each in worth),
+    )  # fmt: skip
+
+
+def _evidence(verdict: HostVerdict, design: Design) -> str:
+    of, judged = verdict.of, verdict.judged
+    observed_s, expected_s = judged.usual_s
+    doing = {Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for"}
+    verb = doing.get(of.part, f"is in {of.part.value} for")
+    designed = f", its designed factor of {of.factor:.4g} included" if abs(of.factor - 1) > 1e-6 else ""
+    return (
+        f"{of.host} {verb} {formatting.seconds(observed_s)} per iteration{_batch(verdict, design)} "
+        f"{judged.stretches.described()}; {verdict.compared} {formatting.seconds(expected_s)}{designed}."
+    )
+
+
+def _batch(verdict: HostVerdict, design: Design) -> str:
+    """Of what batches it is, for people."""
+    of = verdict.of
+    if of.samples is not None:
+        ends = np.quantile(of.samples[verdict.judged.windows], (0.1, 0.9), method="nearest")
+        least, most = (int(end) for end in ends)
+        return f" for batches of {least}" + (f" to {most}" if most > least else "")
+    batches = design.reference.batch_sizes if of.part is Part.COMPUTE else {}
+    return f" for a batch of {batches[of.host]}" if of.host in batches else ""
