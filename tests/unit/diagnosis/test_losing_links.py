@@ -70,7 +70,7 @@ def test_few_messages_say_nothing_and_that_is_said() -> None:
 
 
 def test_what_would_take_too_long_to_simulate_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losing, "MOST_SEGMENTS", 30_000)
+    monkeypatch.setattr(losing, "MOST_SEGMENTS", 40_000)
     report = diagnosed(trained(DESIGNED))  # of two links one
     assert len(report.unjudged) == 1
     (said,) = (each for each in report.limitations if "is not simulated for it" in each)

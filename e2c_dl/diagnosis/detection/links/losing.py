@@ -1,4 +1,4 @@
-"""Links that lose segments by design, beside themselves by other luck: simulated as designed, LUCKS times.
+"""Links that lose segments by design, beside themselves by other luck: simulated as designed, up to LUCKS times.
 
 ::
 
@@ -9,7 +9,8 @@
 What TCP makes of losses is not known beforehand, but by how much that differs is: a link departs that is further off
 than luck takes it. What is sent again late is rare and costs much, so that of few messages little is told, as
 :attr:`Judged.resolution` says. What recurs is not looked for. Of many links those are judged that carried longest, as
-many as MOST_SEGMENTS let be simulated; of those that share a line none is, for what one takes hangs on the others.
+many as MOST_SEGMENTS let be simulated LEAST_LUCKS times; of those that share a line none is: what one takes hangs on
+the others.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.ethernet import segments_of
 
 LUCKS, LEAST_LUCKS = 12, 4
-MOST_SEGMENTS = 600_000  # of all links by all lucks: some ten seconds
+MOST_SEGMENTS = 1_000_000  # of all links by all lucks: some twenty seconds
 LEAST_WINDOWS = 3  # of a stretch: fewer are late by one segment that was sent again when TCP's time was out
 MOSTLY = 0.25  # of the windows of a stretch: no more are nearer to the design than to its level
 BLOCK = 8  # windows: luck that holds longer takes all of them the same way
@@ -56,12 +57,12 @@ def losing_links(carried: Sequence[ObservedLink], windows: Windows, as_designed:
     """Those of ``carried`` that lose segments by design and can be judged."""
     asked = [each for each in carried if each.designed.rate is not None and each.designed.loses]
     known = [each for each in asked if not each.by_receiver and as_designed.is_known_alone(each)]
+    segments = {each.pair: int(segments_of(each.rows["nbytes"]).sum()) for each in known}
+    lucks = min(LUCKS, max(LEAST_LUCKS, MOST_SEGMENTS // max(1, sum(segments.values()))))
     found, left = [], MOST_SEGMENTS
     for link in sorted(known, key=lambda each: -int(each.services_ns.sum())):
-        segments = int(segments_of(link.rows["nbytes"]).sum())
-        lucks = min(LUCKS, left // segments)
-        if lucks >= LEAST_LUCKS:
-            left -= lucks * segments
+        left -= lucks * segments[link.pair]
+        if left >= 0:
             by_luck = [as_designed.by_luck(link, luck) for luck in range(1, lucks + 1)]
             found.append(losing_link(link, by_luck, windows, exact=as_designed.exact))
     return [each for each in found if each is not None]

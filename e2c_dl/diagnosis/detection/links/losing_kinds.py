@@ -13,7 +13,7 @@ Of a link that losses keep slow a lower rate takes nothing, and then none as low
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -40,9 +40,9 @@ from e2c_dl.ethernet import segments_of
 MORE = 0.5  # of what is lost by design: so much more is sent again where more is lost
 DEVIATIONS = 4.0  # of how many happen to be lost
 BOTH = 2  # messages: that of all these the first segment was lost is as good as never by chance
-LUCKS, STEPS = 2, 6  # of each that is tried; halvings of where it may be
+LUCKS, STEPS = 2, 6  # of each that is tried, one of large ones; halvings of where it may be
 LEAST_LATER_S = 1e-4
-MOST_SEGMENTS = 20_000  # of a link that is tried: all of that takes some seconds
+MOST_SEGMENTS, LARGE = 40_000, 15_000  # of a link that is tried: all of that takes ten seconds or so
 SLOWEST, MOST_LOST = 4.0, 0.3  # times what the link departs by; of the segments
 NEARER = 0.6  # of how far the other is: then it is that
 
@@ -118,8 +118,10 @@ def _by_spread(each: LosingLink, as_designed: AsDesigned, without: Collection[Pa
     """That one of rate, delay and loss whose messages are spread as they are, if the others' clearly are not."""
     link, during, slowdown = each.link, each.judged.during(), each.judged.slowdown
     untold = Kind(part=Part.RATE_DELAY_OR_LOSS, rate=slowdown)
-    if float(segments_of(link.rows["nbytes"]).sum()) > MOST_SEGMENTS:
+    segments = float(segments_of(link.rows["nbytes"]).sum())
+    if segments > MOST_SEGMENTS:
         return untold
+    lucks = range(1, 2 if segments > LARGE else 1 + LUCKS)
     departs = within_stretches(each)
     later_s = float((link.services_ns - each.designed_ns)[departs].max()) / 1e9
 
@@ -138,7 +140,7 @@ def _by_spread(each: LosingLink, as_designed: AsDesigned, without: Collection[Pa
         Part.LOSS: (by_loss, link.designed.mean_loss / 10, MOST_LOST),
     }
     took = _logs(link)[departs]
-    tried = {part: _fitted(took, departs, *way) for part, way in ways.items() if part not in without}
+    tried = {part: _fitted(took, departs, lucks, *way) for part, way in ways.items() if part not in without}
     nearest, second = sorted(tried, key=lambda part: tried[part][0])[:2]
     off, amount = tried[nearest]
     if off > NEARER * tried[second][0]:
@@ -147,7 +149,7 @@ def _by_spread(each: LosingLink, as_designed: AsDesigned, without: Collection[Pa
 
 
 def _fitted(
-    took: Doubles, departs: npt.NDArray[np.bool_], tried: Tried, least: float, most: float
+    took: Doubles, departs: npt.NDArray[np.bool_], lucks: Sequence[int], tried: Tried, least: float, most: float
 ) -> tuple[float, float]:  # fmt: skip
     """(how far messages are spread from how ``took``, logarithms of shape (messages,), are; the amount) for one way.
 
@@ -155,7 +157,7 @@ def _fitted(
     """
 
     def logs(amount: float) -> Doubles:
-        return np.concatenate([_logs(tried(amount, luck))[departs] for luck in range(1, LUCKS + 1)])
+        return np.concatenate([_logs(tried(amount, luck))[departs] for luck in lucks])
 
     if logs(most).mean() < took.mean():
         return np.inf, most
