@@ -90,6 +90,7 @@ endef
 .PHONY: tests-side-by-side
 tests-side-by-side: setup
 	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
+	@$(BIN)/python -m pytest --collect-only -qq tests >/dev/null || : # else each worker compiles all modules of tests anew
 	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone $(THOROUGH)' tests $(AGAIN)
 
 .PHONY: docs

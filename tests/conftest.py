@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 for each in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(each) is signal.SIG_IGN:
         signal.signal(each, signal.default_int_handler if each is signal.SIGINT else signal.SIG_DFL)
+
+# Before torch is imported, here or in programs that tests start: on models as small as these, two threads take longer
+# than one, and where others hold a core they wait for each other by spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Not timed: machines differ, and other work may hold their cores. Repeatable: a failure is the same for everybody.
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
@@ -65,6 +69,15 @@ def oracles(repository: Path) -> Path:
         if (folder / "shared" / "oracles").is_dir():
             return folder / "shared" / "oracles"
     pytest.skip("there is no shared/oracles beside this checkout")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """A test leaves its worker's priority as it is: of a lower one, all that follows would wait for other workers."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    result = yield
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before, "the test has lowered the priority of its worker"
+    return result
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

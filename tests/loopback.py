@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.trace.recording.recorder import read_spans
 
+PROFILE = Path(__file__).parents[1] / "experiments/first-light/profile.json"
 WORKFLOW = """\
 - hosts: edge.*
   launch:
@@ -106,9 +108,12 @@ def prepare(
 ) -> Run:  # fmt: skip
     """Run directories under ``path``, one per rank; ``members`` are added to every host's entry of members.json.
 
-    ``emulation`` is the text of emulation.yaml.
+    ``emulation`` is the text of emulation.yaml. Of ``mathematics="shapes"`` workers need no torch, whose import is most
+    of what a worker here costs: for tests of how a training ends, whatever it computes.
     """
     write_scenario(path / "scenario", batch_sizes, networks or [], **env)
+    if env.get("mathematics") == "shapes":
+        shutil.copyfile(PROFILE, path / "scenario/profile.json")
     if emulation is not None:
         (path / "scenario" / "emulation.yaml").write_text(emulation)
     scenario = load(path / "scenario")

@@ -37,8 +37,8 @@ def watch(run: str | None, last: int, page: Path | None, once: bool, as_json: bo
     """
     from e2c_dl.campaign.watch.watch import Watch
 
-    os.nice(NICENESS)
     found = _up(run)
+    os.nice(NICENESS)
     with Watch(found, last=last) as watched, _Lines(page) if as_json else _Shown(page) as shown:
         over = False
         while not over:

@@ -74,9 +74,16 @@ def test_ddp_differs_for_unequal_batches_because_it_divides_by_the_world_size(tm
     assert difference(ours[0], torch_programs.run(tmp_path, "ddp", training)[0]) > 1e-3
 
 
-@pytest.mark.parametrize("batch_sizes", [(8, 8, 8, 8), (3, 16, 9)])
-@pytest.mark.parametrize("iterations", [40, 42])
-def test_local_sgd_equals_torchs_post_local_sgd(tmp_path: Path, batch_sizes: tuple[int, ...], iterations: int) -> None:
+@pytest.mark.parametrize(
+    ("iterations", "batch_sizes"),
+    [
+        (40, (8, 8, 8, 8)),
+        (42, (3, 16, 9)),
+        pytest.param(40, (3, 16, 9), marks=pytest.mark.thorough),
+        pytest.param(42, (8, 8, 8, 8), marks=pytest.mark.thorough),
+    ],
+)
+def test_local_sgd_equals_torchs_post_local_sgd(tmp_path: Path, iterations: int, batch_sizes: tuple[int, ...]) -> None:
     training = dataclasses.replace(TRAINING, batch_sizes=batch_sizes, iterations=iterations)
     ours = trained(tmp_path, "localsgd", {"period": 5, "weights": "equal"}, training)
     same(ours, torch_programs.run(tmp_path, "post_local_sgd", training, period=5))
@@ -94,7 +101,7 @@ def test_local_sgd_in_layers_equals_torchs_hierarchical_averaging(tmp_path: Path
 @pytest.mark.parametrize(
     ("model", "rank", "columns"),  # of the tensors that travel as factors, last first
     [
-        ("square", 1, [64]),
+        pytest.param("square", 1, [64], marks=pytest.mark.thorough),
         ("square", 4, [64]),
         ("several", 1, [6, 11, 40, 12 * 36, 9]),
         ("several", 4, [40, 12 * 36, 9]),
@@ -116,9 +123,16 @@ def test_powersgd_equals_torchs_hook(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torchft") is None, reason="needs torchft: pip install torchft")
-@pytest.mark.parametrize("momentum", [0.9, 0.0])
-@pytest.mark.parametrize("iterations", [40, 43])
-def test_diloco_equals_torchfts(tmp_path: Path, momentum: float, iterations: int) -> None:
+@pytest.mark.parametrize(
+    ("iterations", "momentum"),
+    [
+        (40, 0.0),
+        (43, 0.9),
+        pytest.param(40, 0.9, marks=pytest.mark.thorough),
+        pytest.param(43, 0.0, marks=pytest.mark.thorough),
+    ],
+)
+def test_diloco_equals_torchfts(tmp_path: Path, iterations: int, momentum: float) -> None:
     training = dataclasses.replace(
         TRAINING, optimizer="adamw", momentum=0.0, learning_rate=0.002, weight_decay=0.01, iterations=iterations
     )

@@ -59,7 +59,7 @@ def test_a_killed_relay_is_named(started, tmp_path):
 
 
 def test_of_a_worker_that_does_not_come_the_others_end_and_it_is_told_why(tmp_path, repository):
-    source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml")
+    source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", shapes=True, hosts=2)
     workflow = source / "workflow.yaml"
     own = "(_self._id == '2_1_1') | ternary('9_9_9', _self._id)"  # fog-1, told that it is somebody else
     text = workflow.read_text().replace(
@@ -81,7 +81,7 @@ def test_of_a_worker_that_does_not_come_the_others_end_and_it_is_told_why(tmp_pa
 
 
 def test_a_full_disk_is_told_in_the_archive(tmp_path, repository):
-    source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=40)
+    source = scenario(tmp_path / "s", repository / "experiments/first-light/workflow.yaml", iterations=40, shapes=True)
     (tmp_path / "artifacts").mkdir()
     small, outside = tmp_path / "small", tmp_path / "outside"
     small.mkdir()

@@ -130,7 +130,10 @@ def test_where_the_archive_has_no_room_the_traces_are_kept(start, tmp_path):
 
 @pytest.mark.parametrize(
     ("victim", "how"),
-    [("first process", "its first process was killed by SIGKILL"), ("sshd", "its sshd was killed by SIGKILL")],
+    [
+        pytest.param("first process", "its first process was killed by SIGKILL", marks=pytest.mark.thorough),
+        ("sshd", "its sshd was killed by SIGKILL"),
+    ],
 )
 def test_a_host_that_is_killed_is_named_with_how_it_ended_and_the_machine_then(start, tmp_path, victim, how):
     run = start(iterations=LONG)

@@ -158,6 +158,7 @@ def test_ctrl_c_leaves_nothing(site, nodes, untouched, stage):
     nothing_left_anywhere(nodes, untouched, run.run_id)
 
 
+@pytest.mark.thorough
 def test_after_kill_9_before_training_destroy_leaves_nothing(site, nodes, untouched):
     run = site.start(iterations=LONG)
     until(run, "prepare", nodes)

@@ -123,7 +123,7 @@ def paced_gradients(spans: np.ndarray, paced_ns: float) -> bool:
 
 @pytest.mark.parametrize("victim", few([0, 1], 1))
 def test_a_killed_rank_ends_all_and_is_named(prepare: Prepare, victim: int) -> None:
-    run = prepare([4, 4, 4], iterations=1_000_000, evaluate_every=0)
+    run = prepare([4, 4, 4], iterations=1_000_000, evaluate_every=0, mathematics="shapes")
     run.start()
     run.until_traced(victim)
     run.processes[victim].send_signal(signal.SIGKILL)
@@ -141,7 +141,7 @@ def test_a_killed_rank_ends_all_and_is_named(prepare: Prepare, victim: int) -> N
 
 
 def test_stopping_one_worker_stops_all_and_keeps_the_trace(prepare: Prepare) -> None:
-    run = prepare([4, 4], iterations=1_000_000, evaluate_every=0, members={"speed": 0.01})
+    run = prepare([4, 4], iterations=1_000_000, evaluate_every=0, members={"speed": 0.01}, mathematics="shapes")
     run.start()
     run.until_training(iterations=1)
     stop = [sys.executable, "-m", "e2c_dl.drivers.live", "stop", str(run.directory(1))]
@@ -157,7 +157,9 @@ def test_stopping_one_worker_stops_all_and_keeps_the_trace(prepare: Prepare) -> 
 
 def test_strict_refuses_a_network_that_is_not_as_asked(prepare: Prepare) -> None:
     asked = [{"src": "edge.*", "dst": "edge.*", "delay": "30ms", "rate": "100mbit"}]
-    run = prepare([4, 4], iterations=2, evaluate_every=0, members={"strict": True}, networks=asked)
+    run = prepare(
+        [4, 4], iterations=2, evaluate_every=0, members={"strict": True}, networks=asked, mathematics="shapes"
+    )  # fmt: skip
     run.start()
     assert run.wait() == [3, 3]
     for rank in range(2):
@@ -202,7 +204,7 @@ def test_without_a_key_of_the_run_nobody_starts(prepare: Prepare, key: str | Non
 
 
 def test_a_stranger_is_turned_away_and_training_goes_on(prepare: Prepare) -> None:
-    run = prepare([4, 4], iterations=50, evaluate_every=0, members={"speed": 0.05})
+    run = prepare([4, 4], iterations=50, evaluate_every=0, members={"speed": 0.05}, mathematics="shapes")
     port = json.loads((run.directory(0) / "members.json").read_text())[0]["control_port"]
     run.start()
     run.until_training(iterations=1)
@@ -225,7 +227,7 @@ def test_too_small_a_part_of_the_data_fails_all_ranks_with_the_reason(prepare: P
 
 
 def test_a_trace_that_cannot_be_written_ends_all_with_the_reason(prepare: Prepare) -> None:
-    run = prepare([4, 4], iterations=1_000_000, evaluate_every=0)
+    run = prepare([4, 4], iterations=1_000_000, evaluate_every=0, mathematics="shapes")
     run.start(largest_file_bytes={1: 100_000})
     assert run.wait() == [1, 1]
     assert "spans.bin: cannot write the trace" in run.read(1, "outcome.json")["reason"]

@@ -44,7 +44,12 @@ distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize(
-    ("answers", "buckets"), [("++", [1, 1, 2, 2, 2, 2]), ("+-", [1] * 6), ("-+", [1, 1] + [2] * 4)]
+    ("answers", "buckets"),
+    [
+        ("++", [1, 1, 2, 2, 2, 2]),
+        ("+-", [1] * 6),
+        pytest.param("-+", [1, 1] + [2] * 4, marks=pytest.mark.thorough),
+    ],
 )
 def test_ddp_is_asked_where_nothing_else_needs_memory_and_a_script_trains_on_if_it_fails(
     answers: str, buckets: list[int], tmp_path: Path
@@ -122,8 +127,10 @@ distributed.destroy_process_group()
 @pytest.mark.parametrize(
     ("way", "reduced"),
     [
-        ("inner", 0), ("twice", 4), ("looked at", 4), ("no sync", 0), ("frozen", 4), ("copied", 4),
-        ("wrapped again", 4), ("together", 8), ("static", 4),
+        ("inner", 0), ("twice", 4), ("looked at", 4), ("copied", 4), ("together", 8), ("static", 4),
+        pytest.param("no sync", 0, marks=pytest.mark.thorough),
+        pytest.param("frozen", 4, marks=pytest.mark.thorough),
+        pytest.param("wrapped again", 4, marks=pytest.mark.thorough),
     ],
 )  # fmt: skip
 def test_what_ddp_reduced_is_told_whatever_a_script_does_between_forward_and_backward(
