@@ -1,0 +1,1 @@
+"""Links that lose segments by design, beside the truth."""
