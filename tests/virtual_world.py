@@ -58,7 +58,9 @@ class Run:
         """The design: links and factors as they were asked for."""
         names = [host.name for host in self.hosts]
         links = {
-            (names[src], names[dst]): Link(rate_bps=link.rate_bps, delay_s=link.delay_s, loss=link.loss)
+            (names[src], names[dst]): Link(
+                rate_bps=link.rate_bps, delay_s=link.delay_s, loss=link.loss, burst=link.burst
+            )
             for (src, dst), link in self.links.items()
         }
         hosts = tuple(

@@ -16,12 +16,14 @@ one. ::
 
 Few changes, or small ones beside noise, tell it within ``least`` .. ``most`` only, at worst 0 .. 1. Then hosts whose
 batches are of other sizes than their peers' are slower only if they are whatever the share (:meth:`PerSample.unsure`).
+Nor need it be a line: of batches that no longer fit a cache, or fill a device only then, it is not. How far the changes
+among small batches, or among large ones, clearly leave it (``bent``) is unsure, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -37,6 +39,7 @@ NEAR = 3  # iterations that may lie between: stalled ones are left out
 MOST_CHANGES = 2000  # the largest
 SHARES = np.linspace(0.0, 1.0, 201)
 OUTLIER = 1.345  # sigma, from which on a change counts by its distance, not by the square: a host became slow then
+LEAST_STEP, LEAST_STEPS, MEDIANS = 0.1, 3, 1.25  # logarithms; changes; standard error of a median over a mean's
 MOST = 0.9  # quantile of windows: a single one of another size does not count
 
 
@@ -56,6 +59,7 @@ class PerSample:
     share: float = 1.0
     least: float = 0.0
     most: float = 1.0
+    bent: float = 0.0  # logarithm of what is unsure, per logarithm of how many times larger a batch is
 
     @classmethod
     def of(cls, several: Sequence[Sized]) -> PerSample:
@@ -74,7 +78,21 @@ class PerSample:
         costs = np.where(left <= OUTLIER, left**2 / 2, OUTLIER * (left - OUTLIER / 2)).sum(axis=0)
         within = SHARES[costs <= costs.min() + CERTAINTY**2 / 2]
         share = float(SHARES[int(np.argmin(costs))])
-        return cls(pivot=pivot, share=share, least=float(within[0]), most=float(within[-1]))
+        made = cls(pivot=pivot, share=share, least=float(within[0]), most=float(within[-1]))
+        return replace(made, bent=made._leaves_line(took, before, after))
+
+    def _leaves_line(self, took: Doubles, before: Doubles, after: Doubles) -> float:
+        """How far changes of batches smaller, or larger, than the pivot leave the line, all of shape (changes,)."""
+        steps, beyond = np.log(after / before), took - (self.log(after) - self.log(before))
+        small, far = np.sqrt(before * after) < self.pivot, np.abs(steps) >= LEAST_STEP
+        found = [0.0]
+        for half in (small & far, ~small & far):
+            if half.sum() >= LEAST_STEPS:
+                slopes = beyond[half] / steps[half]
+                middle = float(np.median(slopes))
+                error = MEDIANS * float(np.median(np.abs(slopes - middle))) / MAD_OF_NORMAL / np.sqrt(len(slopes))
+                found += [abs(middle)] if abs(middle) > CERTAINTY * error else []
+        return max(found)
 
     def log(self, samples: Doubles | float) -> Doubles:
         """Logarithm of what batches of ``samples`` take beside one of the pivot."""
@@ -87,7 +105,8 @@ class PerSample:
             _beside(samples / self.pivot, np.array(end)) - _beside(np.array(beside / self.pivot), np.array(end))
             for end in (self.least, self.most)
         )
-        return max(float(np.quantile(np.abs(each - known), MOST)) for each in ends)
+        off = max(float(np.quantile(np.abs(each - known), MOST)) for each in ends)
+        return off + self.bent * float(np.quantile(np.abs(np.log(samples / beside)), MOST))
 
 
 def samples_of(rank: RankTrace, iterations: int) -> Doubles | None:

@@ -59,7 +59,8 @@ FACTOR_CHANGES = 0.01  # of a factor: by more it changes
 MATTERS = 1 - 1 / MATERIAL_SPEEDUP  # of the run: even all of a phase that takes less is no material loss
 UNSURE = float(np.log(1.5))  # so far apart as batches alone may make hosts, it is said
 ITSELF = "at its fastest it took"
-OTHER_SIZES = "its batches are of another size than those of its peers, and their changes tell too little of samples"
+OTHER_SIZES = "its batches are of another size than {}, and their changes tell too little of samples"
+OF_PEERS, OF_FIRST = "those of its peers", "its first ones"
 ALONE = "no other host of that hardware and batch size to compare it with"
 SHARED_BY = 0.75  # of a class: so many slow at the same time are slow for a common reason
 
@@ -133,7 +134,7 @@ def _in_class(
             )
             for each, one, reference in zip(alike, own, references, strict=True)
         ]
-        return found, [*_unsure(of, found, part)]
+        return found, [*_unsure(of, found, part, OF_FIRST)]
     if len(alike) >= MIN_PEERS and not design.reference.modelled:
         own, limitations = _without_common(of, own, part)
     if len(alike) == 1:
@@ -155,17 +156,17 @@ def _in_class(
     )  # fmt: skip
     least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
     found = _among_peers(of, own, part, design, least_s)
-    return found, [*limitations, *_unsure(of, found, part)]
+    return found, [*limitations, *_unsure(of, found, part, OF_PEERS)]
 
 
-def _unsure(of: HostClass, verdicts: Sequence[HostVerdict], part: Part) -> Iterator[Limitation]:
-    """Hosts that may be clearly slower than their peers, whose batches are of other sizes, and it cannot be told."""
+def _unsure(of: HostClass, verdicts: Sequence[HostVerdict], part: Part, others: str) -> Iterator[Limitation]:
+    """Hosts that may be clearly slower, whose batches are of other sizes than ``others``, and it cannot be told."""
     for each in verdicts:
         apart, series = each.judged.apart if of.per_sample is not None else 0.0, each.of.series
         matters = series.spent_s.sum() >= MATTERS * series.until_s
         if apart >= UNSURE and matters and not each.judged.departs.any():
             what = f"is slower in its {part.value} all the time, if by less than {np.exp(apart):.1f} x"
-            yield unjudged(each.of.host, what, OTHER_SIZES)
+            yield unjudged(each.of.host, what, OTHER_SIZES.format(others))
 
 
 def _layers(alike: Sequence[HostSeries], design: Design) -> list[str]:

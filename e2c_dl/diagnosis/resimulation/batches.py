@@ -19,19 +19,25 @@ from e2c_dl.trace.model import Phase, RankTrace
 
 @dataclass(frozen=True, kw_only=True)
 class ByChanges:
-    """What a gradient takes beside one of the pivot: a value, so that worlds can be sent to processes."""
+    """What a gradient takes, in samples of the pivot: a value, so that worlds can be sent to processes.
+
+    By samples, as what nothing is known of does: so hosts of all classes compare.
+    """
 
     per_sample: PerSample
 
     def __call__(self, samples: int) -> float:
-        return float(np.exp(self.per_sample.log(samples)))
+        return self.per_sample.pivot * float(np.exp(self.per_sample.log(samples)))
 
 
-def recorded_batches(rank: RankTrace) -> list[int]:
-    """Samples of each of its gradients, in order of time; empty, if its trace does not tell."""
-    spans = rank.of(Phase.FORWARD)
-    samples = spans["seq"][np.argsort(spans["start_ns"], kind="stable")]
-    return [] if (samples < 1).any() else samples.tolist()
+def recorded_batches(rank: RankTrace, begun_ns: Sequence[int]) -> list[int]:
+    """Samples of its gradients, begun at ``begun_ns``, rising; empty, if its trace does not tell."""
+    spans = np.sort(rank.of(Phase.FORWARD), order="start_ns", kind="stable")
+    place = np.searchsorted(spans["start_ns"], begun_ns)  # of some, spans may be lost
+    if not len(spans) or (spans["seq"] < 1).any() or (place >= len(spans)).any():
+        return []
+    found: list[int] = spans["seq"][place].tolist()
+    return found
 
 
 def by_changes(hosts: Sequence[MeasuredHost], hardware: Mapping[str, str]) -> tuple[MeasuredHost, ...]:

@@ -185,7 +185,7 @@ class Retraining:
             evaluate_every=self.evaluate_every, seed=self.seed,
             measured_ns=max(end for _, end in intervals) - origin_ns,
         )  # fmt: skip
-        world = replace(world, hosts=_rehearsed(world, trace))
+        world = replace(world, hosts=_rehearsed(world, trace, origin_ns))
         return replace(world, hosts=by_changes(world.hosts, hardware)) if self.seconds_of is float else world
 
     def _links(
@@ -234,7 +234,7 @@ def layout_of(scenario: Scenario, facts: Mapping[str, HostFacts | None]) -> Layo
     )
 
 
-def _rehearsed(world: MeasuredWorld, trace: Trace) -> tuple[MeasuredHost, ...]:
+def _rehearsed(world: MeasuredWorld, trace: Trace, origin_ns: int) -> tuple[MeasuredHost, ...]:
     """The hosts of ``world``, with what a byte of a vector costs each, and of how many samples its gradients were."""
     spent = Spent(Phase.REDUCE, len(world.hosts))
     asked: dict[str, list[int]] = {host.name: [] for host in world.hosts}
@@ -244,7 +244,8 @@ def _rehearsed(world: MeasuredWorld, trace: Trace) -> tuple[MeasuredHost, ...]:
     for host, rank, written in zip(world.hosts, trace.ranks, spent.by_rank_ns, strict=True):
         spans = rank.spans[rank.spans["phase"] == Phase.REDUCE]
         taken_ns = int(np.maximum(0, spans["end_ns"] - spans["start_ns"]).sum())
-        batches = recorded_batches(rank) or [*asked[host.name], *[host.samples] * len(host.gradients)]
+        recorded = recorded_batches(rank, [origin_ns + begun_ns for begun_ns in host.begun_ns])
+        batches = recorded or [*asked[host.name], *[host.samples] * len(host.gradients)]
         batches = batches[: len(host.gradients)]
         gradients = tuple((batch, gradient) for batch, (_, gradient) in zip(batches, host.gradients, strict=True))
         found.append(replace(host, gradients=gradients, vector_ns_per_byte=taken_ns / written if written else 0.0))

@@ -10,10 +10,11 @@ import virtual_world as vw
 
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.detection.links import losing
-from e2c_dl.diagnosis.model import Part, Report
+from e2c_dl.diagnosis.model import ElementKind, Part, Report
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.topology import BurstLoss
 from e2c_dl.worlds.virtual import LinkModel
 from e2c_dl.worlds.virtual.links import RankPair
 
@@ -62,6 +63,30 @@ def test_what_is_not_as_designed_is_named_as_what_it_is_and_what_it_costs(part: 
     assert "0.3 % of its segments" in culprit.evidence
 
 
+@pytest.mark.parametrize(("seed", "rate_bps"), [(9, 50e6), (13, 50e6), (7, 100e6)])
+def test_few_losses_that_follow_each_other_are_luck(seed: int, rate_bps: float) -> None:
+    designed = dict.fromkeys(DESIGNED, replace(ASKED, rate_bps=rate_bps, delay_s=0.03, loss=0.0002))
+    assert diagnosed(trained(designed, seed, iterations=60), designed).findings == ()
+
+
+BURSTS = BurstLoss(good_to_bad=0.001, bad_to_good=0.5)
+
+
+@pytest.mark.parametrize("good_to_bad", [BURSTS.good_to_bad, 0.03])
+def test_of_bursts_it_is_not_told_whether_there_are_more_of_them(good_to_bad: float) -> None:
+    asked = replace(ASKED, loss=0.0, burst=BURSTS)
+    designed = dict.fromkeys(DESIGNED, asked)
+    more = replace(asked, burst=replace(BURSTS, good_to_bad=good_to_bad))
+    findings = diagnosed(trained({**designed, (1, 0): more}), designed).findings
+    named = [] if good_to_bad == BURSTS.good_to_bad else [(WAY, Part.RATE_DELAY_OR_LOSS)]
+    assert [(str(each.element), each.part) for each in findings] == named
+
+
+def test_how_far_luck_takes_them_is_the_detection_limit() -> None:
+    report = diagnosed(trained(DESIGNED))
+    assert report.least_visible[ElementKind.LINK] > 1.2  # a link that loses nothing: 1.05
+
+
 def test_few_messages_say_nothing_and_that_is_said() -> None:
     designed = dict.fromkeys(DESIGNED, replace(ASKED, loss=0.02, delay_s=0.1))
     report = diagnosed(trained(designed, iterations=4), designed)
@@ -70,7 +95,7 @@ def test_few_messages_say_nothing_and_that_is_said() -> None:
 
 
 def test_what_would_take_too_long_to_simulate_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losing, "MOST_SEGMENTS", 40_000)
+    monkeypatch.setattr(losing, "MOST_SEGMENTS", 50_000)
     report = diagnosed(trained(DESIGNED))  # of two links one
     assert len(report.unjudged) == 1
     (said,) = (each for each in report.limitations if "is not simulated for it" in each)

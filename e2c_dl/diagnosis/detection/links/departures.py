@@ -7,8 +7,8 @@ beforehand: they are held to themselves by other luck (:mod:`.losing`), as far a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
 from e2c_dl.diagnosis.detection.links.kinds_simulated import kind_told
 from e2c_dl.diagnosis.detection.links.line_departure import line_departure
 from e2c_dl.diagnosis.detection.links.losing import LosingLink, losing_links
-from e2c_dl.diagnosis.detection.links.losing_kinds import losing_evidence, losing_kind
+from e2c_dl.diagnosis.detection.links.losing_kinds import losing_evidence, losing_kind, worth_trying
 from e2c_dl.diagnosis.detection.links.restored import late_too, restored
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
@@ -35,6 +35,7 @@ from e2c_dl.diagnosis.model import Limitation, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf, scaled
 from e2c_dl.diagnosis.stretches import Stretches
 from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import Trace
 from e2c_dl.trace.warm_up import warm_up
@@ -94,7 +95,8 @@ def link_departures(
     shared = slow_together(judged, by_pair.keys(), design)
     together = {each.link.pair for own in shared.values() for each in own}
     alone = [each for each in slow if each.link.pair not in together | delayed]
-    kinds = {each.link.pair: _kind(each, as_designed, hidden=each.link.pair in delayed) for each in alone + hidden}
+    told_by = _Told(as_designed=as_designed, hidden=delayed, tried=worth_trying(alone + hidden))
+    kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
     departures = []
@@ -104,8 +106,7 @@ def link_departures(
         opens = as_designed.exact and back not in later
         departures.append(with_way_back(made, by_pair[pair], every.get(back), opens=opens))
     departures += [line_departure(line, own, design) for line, own in shared.items()]
-    told_rate = (each for each in judged if not each.of.warming and not isinstance(each, LosingLink))
-    visible = [each.resolution for each in told_rate if each.of.expected_ns > 2 * GRAIN_NS]
+    visible = [each.resolution for each in judged if each.link.pair in held and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
         departures=tuple(departures),
@@ -120,10 +121,20 @@ def link_departures(
     )
 
 
-def _kind(each: JudgedLink, as_designed: AsDesigned, *, hidden: bool) -> Kind:
-    if isinstance(each, LosingLink):
-        return losing_kind(each, as_designed)
-    return Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link)) if hidden else kind_told(each, as_designed)
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """What tells the kinds of links that depart: those ``hidden`` are late by a delay, simulation tells ``tried``."""
+
+    as_designed: AsDesigned
+    hidden: Collection[Pair]
+    tried: Collection[Pair]
+
+    def kind(self, each: JudgedLink) -> Kind:
+        if isinstance(each, LosingLink):
+            return losing_kind(each, self.as_designed, tried=each.link.pair in self.tried)
+        if each.link.pair in self.hidden:
+            return Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link))
+        return kind_told(each, self.as_designed)
 
 
 def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
@@ -181,7 +192,7 @@ def _later(each: JudgedLink, kind: Kind, as_designed: AsDesigned) -> ObservedLin
 
 def _unjudged(carried: Sequence[ObservedLink], judged: Sequence[JudgedLink]) -> list[Limitation]:
     """Why links of which ``judged`` says nothing are not judged."""
-    told = {each.link.pair for each in judged if each.departs or _is_held(each)}
+    told = {each.link.pair for each in judged if _is_held(each) or (each.departs and isinstance(each, LosingLink))}
     lucky = {each.link.pair for each in judged if isinstance(each, LosingLink)}
     reasons: dict[str, list[str]] = {}
     for link in carried:

@@ -5,10 +5,12 @@
     observed      |==|=====|==|====|          of each window the logarithm of what it took,
     by luck 1     |===|==|==|==|              beside its mean by all lucks; how far luck alone takes
     by luck 2     |==|==|======|==|           a window, or a whole run, is the noise of the link
+    by bad luck   |===|=====|==|=====|        as many losses as never happen by chance: what departs is later still
 
 What TCP makes of losses is not known beforehand, but by how much that differs is: a link departs that is further off
-than luck takes it. What is sent again late is rare and costs much, so that of few messages little is told, as
-:attr:`Judged.resolution` says. What recurs is not looked for. Of many links those are judged that carried longest, as
+than luck takes it. What is sent again late is rare and costs much: a few lucks need not have met it, so it must be
+later than by bad luck, too, and of few messages little is told, as :attr:`Judged.resolution` says. What recurs is not
+looked for. Of many links those are judged that carried longest, as
 many as MOST_SEGMENTS let be simulated LEAST_LUCKS times; of those that share a line none is: what one takes hangs on
 the others.
 """
@@ -31,9 +33,12 @@ from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.ethernet import segments_of
+from e2c_dl.worlds.virtual.kernel import FOREVER
 
 LUCKS, LEAST_LUCKS = 12, 4
-MOST_SEGMENTS = 1_000_000  # of all links by all lucks: some twenty seconds
+BAD_LUCKS, DEVIATIONS = 3, 4.0  # with so many losses more, of how many happen, as good as never happen by chance
+MOST_LOST = 0.9
+MOST_SEGMENTS = 1_200_000  # of all links by all lucks: some twenty seconds
 LEAST_WINDOWS = 3  # of a stretch: fewer are late by one segment that was sent again when TCP's time was out
 MOSTLY = 0.25  # of the windows of a stretch: no more are nearer to the design than to its level
 BLOCK = 8  # windows: luck that holds longer takes all of them the same way
@@ -58,17 +63,37 @@ def losing_links(carried: Sequence[ObservedLink], windows: Windows, as_designed:
     asked = [each for each in carried if each.designed.rate is not None and each.designed.loses]
     known = [each for each in asked if not each.by_receiver and as_designed.is_known_alone(each)]
     segments = {each.pair: int(segments_of(each.rows["nbytes"]).sum()) for each in known}
-    lucks = min(LUCKS, max(LEAST_LUCKS, MOST_SEGMENTS // max(1, sum(segments.values()))))
-    found, left = [], MOST_SEGMENTS
+    most = MOST_SEGMENTS // max(1, sum(segments.values())) - BAD_LUCKS
+    lucks, found, left = min(LUCKS, max(LEAST_LUCKS, most)), [], MOST_SEGMENTS
     for link in sorted(known, key=lambda each: -int(each.services_ns.sum())):
-        left -= lucks * segments[link.pair]
-        if left >= 0:
-            by_luck = [as_designed.by_luck(link, luck) for luck in range(1, lucks + 1)]
-            found.append(losing_link(link, by_luck, windows, exact=as_designed.exact))
+        costs = (lucks + BAD_LUCKS) * segments[link.pair]
+        if costs > left:
+            continue
+        left -= costs
+        by_luck = [as_designed.by_luck(link, luck) for luck in range(1, lucks + 1)]
+        by_bad_luck = [_by_bad_luck(link, lucks + luck, as_designed) for luck in range(1, BAD_LUCKS + 1)]
+        if all(_all_came(each) for each in (*by_luck, *by_bad_luck)):
+            found.append(losing_link(link, by_luck, by_bad_luck, windows, exact=as_designed.exact))
     return [each for each in found if each is not None]
 
 
-def losing_link(link: ObservedLink, by_luck: Lucks, windows: Windows, *, exact: bool) -> LosingLink | None:
+def _by_bad_luck(link: ObservedLink, luck: int, as_designed: AsDesigned) -> ObservedLink:
+    """``link`` as it would have been with as many losses, or bursts of them, as never happen by chance."""
+    segments, designed = float(segments_of(link.rows["nbytes"]).sum()), link.designed
+    bursts = designed.burst.good_to_bad if designed.burst is not None else 0.0
+    happen = segments * (bursts or designed.mean_loss)
+    more = min(1 + (DEVIATIONS * np.sqrt(happen) + DEVIATIONS) / happen, MOST_LOST / designed.mean_loss)
+    return as_designed.by_luck(link, luck, losses=float(more))
+
+
+def _all_came(link: ObservedLink) -> bool:
+    """Whether all its messages came: no connection was given up for good."""
+    return bool((link.rows["recv_end_ns"] < FOREVER // 2).all())
+
+
+def losing_link(
+    link: ObservedLink, by_luck: Lucks, by_bad_luck: Lucks, windows: Windows, *, exact: bool
+) -> LosingLink | None:
     """``link`` beside itself ``by_luck``; None, if it carried nothing but stalls. ``exact``: in a modelled world."""
     would_ns = np.mean([each.services_ns for each in by_luck], axis=0)
     made = link_series(link, windows, exact=exact, would_ns=would_ns)
@@ -79,7 +104,10 @@ def losing_link(link: ObservedLink, by_luck: Lucks, windows: Windows, *, exact: 
     noise = _noise((chance - usual) * np.sqrt(len(chance) / (len(chance) - 1)))
     series = replace(made.series, values=_values(made, link, would_ns) - usual, known_noise=None)
     levels = levelled_at(series, noise * float(np.sqrt(1 + 1 / len(chance))))  # the mean of the lucks has its own
-    judged = _mostly(levels.judged(0.0, floor=FLOOR_MODELLED if exact else FLOOR))
+    bad = [_values(made, each, would_ns) - usual for each in by_bad_luck]
+    judged = levels.judged(0.0, _worst(bad, len(series)), FLOOR_MODELLED if exact else FLOOR)
+    worst = np.array([_worst(bad, stop - start) for start, stop in levels.found])
+    judged = _mostly(judged.only(judged.departs & (levels.levels > worst)))
     return LosingLink(of=replace(made, series=series), judged=judged, would_ns=would_ns)
 
 
@@ -90,6 +118,11 @@ def _values(made: LinkSeries, link: ObservedLink, would_ns: Doubles) -> Doubles:
     took_ns, designed_ns = (sums(place, ns[made.judged], count) for ns in each_ns)
     grains_ns = GRAIN_NS * sums(place, np.ones(len(place)), count)
     return np.asarray(np.log((delivered(took_ns, designed_ns) + grains_ns) / (designed_ns + grains_ns)))
+
+
+def _worst(off: Sequence[Doubles], length: int) -> float:
+    """The latest mean of ``length`` windows that follow each other, in any of ``off``, each of shape (windows,)."""
+    return max(float(np.convolve(each, np.full(length, 1 / length), "valid").max()) for each in off)
 
 
 def _noise(off: Doubles) -> float:

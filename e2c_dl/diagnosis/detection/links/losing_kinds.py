@@ -28,6 +28,7 @@ from e2c_dl.diagnosis.detection.links.first_bytes import (
     late_first_bytes_ns,
     least_late_ns,
 )  # fmt: skip
+from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, Kind
 from e2c_dl.diagnosis.detection.links.kinds_simulated import within_stretches
 from e2c_dl.diagnosis.detection.links.losing import LosingLink
@@ -36,13 +37,14 @@ from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import Stretches
 from e2c_dl.ethernet import segments_of
+from e2c_dl.topology import Pair
 
 MORE = 0.5  # of what is lost by design: so much more is sent again where more is lost
 DEVIATIONS = 4.0  # of how many happen to be lost
 BOTH = 2  # messages: that of all these the first segment was lost is as good as never by chance
 LUCKS, STEPS = 2, 6  # of each that is tried, one of large ones; halvings of where it may be
 LEAST_LATER_S = 1e-4
-MOST_SEGMENTS, LARGE = 40_000, 15_000  # of a link that is tried: all of that takes ten seconds or so
+MOST_SEGMENTS, LARGE = 40_000, 15_000  # of the links that are tried: all of that takes half a minute or so
 SLOWEST, MOST_LOST = 4.0, 0.3  # times what the link departs by; of the segments
 NEARER = 0.6  # of how far the other is: then it is that
 
@@ -50,8 +52,19 @@ Tried = Callable[[float, int], ObservedLink]
 """(amount, luck) -> the link as it would have been."""
 
 
-def losing_kind(each: LosingLink, as_designed: AsDesigned) -> Kind:
-    """What of the link ``each`` departs, while it does."""
+def worth_trying(departing: Sequence[JudgedLink]) -> frozenset[Pair]:
+    """Those of ``departing`` that lose segments by design and for which rates, delays and losses are tried.
+
+    Those that cost most, as many as have MOST_SEGMENTS together.
+    """
+    losing = [each for each in departing if isinstance(each, LosingLink)]
+    losing.sort(key=lambda each: -each.judged.excess_s)
+    sizes = np.cumsum([float(segments_of(each.link.rows["nbytes"]).sum()) for each in losing])
+    return frozenset(each.link.pair for each, size in zip(losing, sizes, strict=True) if size <= MOST_SEGMENTS)
+
+
+def losing_kind(each: LosingLink, as_designed: AsDesigned, *, tried: bool) -> Kind:
+    """What of the link ``each`` departs, while it does. ``tried``: simulation may tell it."""
     link, departs = each.link, within_stretches(each)
     delay_ns = late_first_bytes_ns(link, departs, least=BOTH)
     if delay_ns:
@@ -65,7 +78,8 @@ def losing_kind(each: LosingLink, as_designed: AsDesigned) -> Kind:
     lost_more = _lost_more(each, float(departs.mean()))
     if lost_more:
         return replace(found, part=Part.LOSS)
-    if as_designed.exact and (lost_more is None or not on_time):
+    tried = tried and as_designed.exact and link.designed.burst is None  # bursts may be more, or longer, or denser
+    if tried and (lost_more is None or not on_time):
         return _by_spread(each, as_designed, without={Part.DELAY} if on_time else set())
     if lost_more is None:
         return replace(found, part=Part.RATE_DELAY_OR_LOSS)
@@ -83,7 +97,7 @@ def _delayed(each: LosingLink, delay_ns: float) -> Kind:
 def losing_evidence(each: LosingLink, kind: Kind, expected_bps: float, when: Stretches) -> str:
     """The sentence with the figures of ``each``, which departs as ``kind`` says, from ``expected_bps``."""
     link, departs = each.link, each.of.messages(each.judged.windows)
-    lost = formatting.percent(link.designed.mean_loss)
+    lost = f"{link.designed.mean_loss * 100:.2g} %"
     took = f"{link.element} carried {int(departs.sum())} messages {when.described()}"
     slower = (
         f"{took} at {formatting.rate(expected_bps / each.judged.slowdown)}; as designed, with {lost} of its segments"
@@ -111,17 +125,15 @@ def _lost_more(each: LosingLink, share: float) -> bool | None:
     if link.traffic is None or link.sent_again is None:
         return None
     by_design = float(link.traffic.total["segments"][0]) * link.designed.mean_loss
-    return link.most_lost - by_design > max(MORE * by_design * share, DEVIATIONS * float(np.sqrt(by_design)))
+    happens = by_design if link.designed.burst is None else by_design**2  # of bursts nothing more is known
+    return link.most_lost - by_design > max(MORE * by_design * share, DEVIATIONS * float(np.sqrt(happens)))
 
 
 def _by_spread(each: LosingLink, as_designed: AsDesigned, without: Collection[Part]) -> Kind:
     """That one of rate, delay and loss whose messages are spread as they are, if the others' clearly are not."""
     link, during, slowdown = each.link, each.judged.during(), each.judged.slowdown
     untold = Kind(part=Part.RATE_DELAY_OR_LOSS, rate=slowdown)
-    segments = float(segments_of(link.rows["nbytes"]).sum())
-    if segments > MOST_SEGMENTS:
-        return untold
-    lucks = range(1, 2 if segments > LARGE else 1 + LUCKS)
+    lucks = range(1, 2 if float(segments_of(link.rows["nbytes"]).sum()) > LARGE else 1 + LUCKS)
     departs = within_stretches(each)
     later_s = float((link.services_ns - each.designed_ns)[departs].max()) / 1e9
 
@@ -143,7 +155,7 @@ def _by_spread(each: LosingLink, as_designed: AsDesigned, without: Collection[Pa
     tried = {part: _fitted(took, departs, lucks, *way) for part, way in ways.items() if part not in without}
     nearest, second = sorted(tried, key=lambda part: tried[part][0])[:2]
     off, amount = tried[nearest]
-    if off > NEARER * tried[second][0]:
+    if not off < NEARER * tried[second][0]:  # or no way lets them take as long
         return untold
     return _delayed(each, amount * 1e9) if nearest is Part.DELAY else replace(untold, part=nearest)
 

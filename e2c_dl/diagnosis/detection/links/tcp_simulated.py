@@ -30,7 +30,7 @@ from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise, added, multiplied
 from e2c_dl.diagnosis.resimulation.links import designed_link
 from e2c_dl.diagnosis.resimulation.world import at_rates, model_of
-from e2c_dl.topology import Bottleneck, Distribution, Pair
+from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Pair
 from e2c_dl.worlds.virtual.links import LinkModel, SharedRate, link_model, shared_rate
 from e2c_dl.worlds.virtual.tcp.alone import Sent, arrivals_ns
 
@@ -134,14 +134,14 @@ class AsDesigned:
 
     def by_luck(
         self, link: ObservedLink, luck: int, *, rate: Piecewise | None = None, delay_s: Piecewise | None = None,
-        loss: Piecewise | None = None,
+        loss: Piecewise | None = None, losses: float = 1.0,
     ) -> ObservedLink:  # fmt: skip
         """``link``, which is known but for its losses, as it would have been by ``luck``: sent to when it was.
 
-        As designed, or with a part of its ``rate``, and more ``delay_s`` and ``loss``.
+        As designed, or with a part of its ``rate``, more ``delay_s`` and ``loss``, or ``losses`` times as many.
         """
         began_ns = int(link.rows["send_start_ns"][0])
-        model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate, loss=loss)
+        model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate, loss=loss, losses=losses)
         (there_ns,) = arrivals_ns([replace(self._sent(link, began_ns), model=model)], luck=luck)
         rows = link.rows.copy()
         rows["recv_end_ns"] = began_ns + there_ns
@@ -199,15 +199,19 @@ class AsDesigned:
 
     def _model(
         self, pair: Pair, later_s: float, *, delay_s: Piecewise | None = None, rate: Piecewise | None = None,
-        loss: Piecewise | None = None,
+        loss: Piecewise | None = None, losses: float = 1.0,
     ) -> LinkModel:  # fmt: skip
-        """The link as designed from ``later_s`` of training on: ``delay_s``, ``loss`` added, ``rate`` of its rate."""
+        """The link as designed from ``later_s`` of training on: ``delay_s``, ``loss`` added, ``rate`` of its rate.
+
+        It loses ``losses`` times as often; of bursts as many times more begin.
+        """
         reference = self._design.reference
         link = designed_link(self._design.alone(pair), reference.tcp)
         designed = replace(
             link, delay_s=link.delay_s if delay_s is None else added(link.delay_s, delay_s),
             rate_bps=link.rate_bps if rate is None else multiplied(link.rate_bps, rate),
-            loss=link.loss if loss is None else added(link.loss, loss),
+            loss=(link.loss if loss is None else added(link.loss, loss)).mapped(lambda values: values * losses),
+            burst=link.burst and _more_bursts(link.burst, losses),
         )  # fmt: skip
         return model_of(designed.after(later_s), like=link_model(reference.topology.link(*pair), reference.tcp))
 
@@ -235,6 +239,11 @@ class AsDesigned:
     @cached_property
     def _layers(self) -> Mapping[str, str]:
         return {host.name: host.layer for host in self._design.reference.topology.hosts}
+
+
+def _more_bursts(burst: BurstLoss, times: float) -> BurstLoss:
+    most = {name: min(1.0, getattr(burst, name) * times) for name in ("good_to_bad", "loss_in_good")}
+    return replace(burst, **most)
 
 
 def _late_s(link: ObservedLink) -> float:
