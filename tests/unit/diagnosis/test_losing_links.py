@@ -36,8 +36,9 @@ def trained(links: Mapping[RankPair, LinkModel], seed: int = 1, iterations: int 
     )
 
 
-def diagnosed(run: vw.Run, designed: Mapping[RankPair, LinkModel] = DESIGNED) -> Report:
-    return analyse(run.trace, replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp))
+def diagnosed(run: vw.Run, designed: Mapping[RankPair, LinkModel] = DESIGNED, *, modelled: bool = True) -> Report:
+    reference = replace(replace(run, links=designed).reference(), modelled=modelled, tcp=ASKED.tcp)
+    return analyse(run.trace, reference)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -67,6 +68,18 @@ def test_what_is_not_as_designed_is_named_as_what_it_is_and_what_it_costs(part: 
 def test_few_losses_that_follow_each_other_are_luck(seed: int, rate_bps: float) -> None:
     designed = dict.fromkeys(DESIGNED, replace(ASKED, rate_bps=rate_bps, delay_s=0.03, loss=0.0002))
     assert diagnosed(trained(designed, seed, iterations=60), designed).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [(Part.RATE, Part.RATE_DELAY_OR_LOSS), (Part.DELAY, Part.DELAY), (Part.LOSS, Part.RATE_DELAY_OR_LOSS)],
+)
+def test_of_a_link_that_is_no_model_and_whose_sockets_tell_nothing_a_delay_alone_is_told(
+    changed: Part, told: Part
+) -> None:
+    run = trained({**DESIGNED, (1, 0): CHANGED[changed]})
+    (culprit,) = diagnosed(run, modelled=False).culprits
+    assert (str(culprit.element), culprit.part) == (WAY, told)
 
 
 BURSTS = BurstLoss(good_to_bad=0.001, bad_to_good=0.5)

@@ -29,7 +29,7 @@ from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.links.series import LinkSeries, delivered, link_series, sums
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned, at_least_ns
 from e2c_dl.diagnosis.detection.noise import LEAST_NOISE
-from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED, Judged
+from e2c_dl.diagnosis.detection.series import FLOOR_MODELLED, Judged
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.ethernet import segments_of
@@ -38,6 +38,7 @@ from e2c_dl.worlds.virtual.kernel import FOREVER
 LUCKS, LEAST_LUCKS = 12, 4
 BAD_LUCKS, DEVIATIONS = 3, 4.0  # with so many losses more, of how many happen, as good as never happen by chance
 MOST_LOST = 0.9
+FLOOR_REAL = float(np.log(1.3))  # what TCP's model is off by from real links at worst, and late reads beside it
 MOST_SEGMENTS = 1_200_000  # of all links by all lucks: some twenty seconds
 LEAST_WINDOWS = 3  # of a stretch: fewer are late by one segment that was sent again when TCP's time was out
 MOSTLY = 0.25  # of the windows of a stretch: no more are nearer to the design than to its level
@@ -105,7 +106,7 @@ def losing_link(
     series = replace(made.series, values=_values(made, link, would_ns) - usual, known_noise=None)
     levels = levelled_at(series, noise * float(np.sqrt(1 + 1 / len(chance))))  # the mean of the lucks has its own
     bad = [_values(made, each, would_ns) - usual for each in by_bad_luck]
-    judged = levels.judged(0.0, _worst(bad, len(series)), FLOOR_MODELLED if exact else FLOOR)
+    judged = levels.judged(0.0, _worst(bad, len(series)), FLOOR_MODELLED if exact else FLOOR_REAL)
     worst = np.array([_worst(bad, stop - start) for start, stop in levels.found])
     judged = _mostly(judged.only(judged.departs & (levels.levels > worst)))
     return LosingLink(of=replace(made, series=series), judged=judged, would_ns=would_ns)

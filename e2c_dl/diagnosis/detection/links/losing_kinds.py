@@ -36,11 +36,12 @@ from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import Stretches
-from e2c_dl.ethernet import segments_of
+from e2c_dl.ethernet import FULL_FRAME_BITS, segments_of, wire_bits_of
 from e2c_dl.topology import Pair
 
 MORE = 0.5  # of what is lost by design: so much more is sent again where more is lost
 DEVIATIONS = 4.0  # of how many happen to be lost
+EXPLAINED = 1.5  # times what a delay would have messages take
 BOTH = 2  # messages: that of all these the first segment was lost is as good as never by chance
 LUCKS, STEPS = 2, 6  # of each that is tried, one of large ones; halvings of where it may be
 LEAST_LATER_S = 1e-4
@@ -67,7 +68,7 @@ def losing_kind(each: LosingLink, as_designed: AsDesigned, *, tried: bool) -> Ki
     """What of the link ``each`` departs, while it does. ``tried``: simulation may tell it."""
     link, departs = each.link, within_stretches(each)
     delay_ns = late_first_bytes_ns(link, departs, least=BOTH)
-    if delay_ns:
+    if delay_ns and (as_designed.exact or _explains(each, delay_ns, departs)):
         return _delayed(each, delay_ns)
     found = Kind(part=Part.RATE, rate=each.judged.slowdown)
     end = end_of(link, departs)
@@ -84,6 +85,20 @@ def losing_kind(each: LosingLink, as_designed: AsDesigned, *, tried: bool) -> Ki
     if lost_more is None:
         return replace(found, part=Part.RATE_DELAY_OR_LOSS)
     return replace(found, part=Part.RATE if on_time else Part.RATE_OR_DELAY)
+
+
+def _explains(each: LosingLink, delay_ns: float, departs: npt.NDArray[np.bool_]) -> bool:
+    """Whether so long a delay may be why messages ``departs`` take so much longer, on a real link.
+
+    There a first byte comes with its whole segment, which a lower rate makes late, too. A delay makes messages late by
+    itself, and round trips longer.
+    """
+    link, slowdown = each.link, each.judged.slowdown
+    bits_ns = float(np.median(link.expected_ns / wire_bits_of(link.rows["nbytes"])))
+    by_rate_ns = (slowdown - 1) * FULL_FRAME_BITS * bits_ns
+    usual_ns = max(1.0, float(np.median(each.designed_ns[departs])))
+    most = 1 + delay_ns / max(1.0, link.round_trip_ns) + delay_ns / usual_ns
+    return delay_ns - by_rate_ns > least_late_ns(link) and slowdown <= EXPLAINED * most
 
 
 def _delayed(each: LosingLink, delay_ns: float) -> Kind:
