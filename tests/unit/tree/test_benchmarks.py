@@ -49,7 +49,7 @@ def test_all_of_them_take_as_long_as_is_said(repository: Path) -> None:
 
     rows = re.findall(r"^\| \[\w+\]\(.*$", (FOLDER / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(rows) == len(NAMES)
-    hours = {14: "fourteen", 15: "fifteen", 16: "sixteen"}[round(sum(map(minutes, rows)) / 60)]
+    hours = {14: "fourteen", 15: "fifteen", 16: "sixteen", 17: "seventeen"}[round(sum(map(minutes, rows)) / 60)]
     for name in ("README.md", "Makefile", "benchmarks/README.md"):
         assert re.findall(r"\b(\w+) hours,? by the sum", (repository / name).read_text(encoding="utf-8")) == [hours], (
             name
