@@ -125,7 +125,7 @@ def _of_one(chance: random.Random, system: System, plan: Planned) -> Injection |
     if not free:
         return None
     pair = _likely(chance, free)
-    return _made(what, when, factor, _amount(what, factor, links[pair].delay_s), stretch, links=(pair,))
+    return _made(what, when, factor, amount_of(what, factor, links[pair].delay_s), stretch, links=(pair,))
 
 
 def _of_layer(chance: random.Random, system: System, plan: Planned) -> Injection | None:
@@ -154,7 +154,7 @@ def _of_layer(chance: random.Random, system: System, plan: Planned) -> Injection
     parameters = next(iter(system.profiles.values())).parameters
     if 8 * parameters * system.scenario.training.iterations * len(pairs) > MOST_SEGMENT_BYTES:
         when, stretch = When.PERSISTENT, (0.0, 1.0, 0.0)  # changing links cost much to simulate
-    amount = _amount(what, factor, topology.link(*pairs[0]).delay_s)
+    amount = amount_of(what, factor, topology.link(*pairs[0]).delay_s)
     return _made(what, when, factor, amount, stretch, links=tuple(pairs), layer=f"{src} -> {dst}")
 
 
@@ -165,7 +165,8 @@ def _have_peers(system: System, members: Sequence[str]) -> bool:
     return kind is not None and len(alike) - len(members) >= len(alike) / 3
 
 
-def _amount(what: What, factor: float, delay_s: float) -> float:
+def amount_of(what: What, factor: float, delay_s: float) -> float:
+    """What is put in force of ``what``, on a link of ``delay_s``."""
     if what is What.DELAY:
         return (factor - 1) * max(delay_s, LEAST_DELAY_S)
     return LOSSES[factor] if what is What.LOSS else factor

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.diagnosis.drawn import LEAST_DELAY_S, Drawn, drawn
+from benchmarks.diagnosis.drawn import Drawn, amount_of, drawn
 from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.judging import judged
 from benchmarks.diagnosis.system import System
@@ -83,11 +83,7 @@ def _injection(chance: random.Random, system: System, losing: Sequence[Pair]) ->
         return None
     pair = chance.choice(losing)
     link, (begin, length) = system.scenario.topology.link(*pair), STRETCHES[when]
-    amounts = {
-        What.RATE: factor,
-        What.DELAY: (factor - 1) * max(link.delay_s, LEAST_DELAY_S),
-        What.LOSS: min(MOST_LOST, factor**2 * link.loss),  # TCP's rate goes by the root
-    }
-    return Injection(
-        what=what, when=when, factor=factor, amount=amounts[what], links=(pair,), begin=begin, length=length
-    )
+    amount = amount_of(what, factor, link.delay_s)
+    if what is What.LOSS:  # beside those by design: TCP's rate goes by the root
+        amount = min(MOST_LOST, factor**2 * link.loss)
+    return Injection(what=what, when=when, factor=factor, amount=amount, links=(pair,), begin=begin, length=length)

@@ -10,8 +10,9 @@ which posts late, is not in it::
 
 Whether that departs, since when and of which kind, :mod:`e2c_dl.diagnosis.detection` tells.
 
-Links that are asked to lose segments have no expected rate: :mod:`..detection.links.losing` judges them. What a shared
-bottleneck leaves a link depends on the others that are busy at the time: see :mod:`e2c_dl.diagnosis.shown.sharing`.
+Links that are asked to lose segments have no expected rate: :mod:`e2c_dl.diagnosis.detection.links.losing` judges them.
+What a shared bottleneck leaves a link depends on the others that are busy at the time: see
+:mod:`e2c_dl.diagnosis.shown.sharing`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise, least
-from e2c_dl.ethernet import wire_bits_of
+from e2c_dl.ethernet import segments_of, wire_bits_of
 from e2c_dl.topology import BurstLoss, Pair
 from e2c_dl.trace.messages import MessageArray
 from e2c_dl.trace.propagation.connections import LinkTraffic
@@ -109,6 +110,11 @@ class ObservedLink:
     @property
     def pair(self) -> Pair:
         return self.src, self.dst
+
+    @property
+    def segments(self) -> int:
+        """That carry its messages, each of which has at least one."""
+        return int(segments_of(self.rows["nbytes"]).sum())
 
     @property
     def sent_again(self) -> float | None:

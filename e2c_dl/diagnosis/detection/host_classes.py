@@ -56,21 +56,21 @@ class HostClass:
         Held to the one ``beside`` it whose batches are the nearest in size; of none, to how it usually is itself.
         """
         usual = [float(np.median(other.samples)) for other in beside or [each] if other.samples is not None]
-        if self.per_sample is None or each.samples is None or not usual:
-            return 0.0
-        return self.per_sample.unsure(each.samples, nearest(float(np.median(each.samples)), usual))
+        return self._unsure(each, None if each.samples is None else nearest(float(np.median(each.samples)), usual))
 
     def unsure_of_first(self, each: HostSeries) -> float:
         """The same, held to its first batches."""
-        if self.per_sample is None or each.samples is None:
-            return 0.0
-        return self.per_sample.unsure(each.samples, self.first.get(each.host, self.per_sample.pivot))
+        return self._unsure(each, self.first.get(each.host))
 
     def error(self, each: HostSeries) -> float:
         """As a standard error, how far off ``each`` may be for the sizes of its batches alone, held to the pivot."""
+        return self._unsure(each) / CERTAINTY
+
+    def _unsure(self, each: HostSeries, size: float | None = None) -> float:
+        """Held to batches of ``size``; None: of the pivot."""
         if self.per_sample is None or each.samples is None:
             return 0.0
-        return self.per_sample.unsure(each.samples, self.per_sample.pivot) / CERTAINTY
+        return self.per_sample.unsure(each.samples, size or self.per_sample.pivot)
 
     @property
     def fastest_s(self) -> Mapping[str, float]:

@@ -9,7 +9,7 @@ import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.detection.links import losing
+from e2c_dl.diagnosis.detection.links.losing import judged
 from e2c_dl.diagnosis.model import ElementKind, Part, Report
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.scenario.model import Tcp
@@ -108,7 +108,7 @@ def test_few_messages_say_nothing_and_that_is_said() -> None:
 
 
 def test_what_would_take_too_long_to_simulate_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losing, "MOST_SEGMENTS", 50_000)
+    monkeypatch.setattr(judged, "MOST_SEGMENTS", 50_000)
     report = diagnosed(trained(DESIGNED))  # of two links one
     assert len(report.unjudged) == 1
     (said,) = (each for each in report.limitations if "is not simulated for it" in each)

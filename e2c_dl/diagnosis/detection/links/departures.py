@@ -18,12 +18,12 @@ from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.links.explained import without_explained
 from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns
-from e2c_dl.diagnosis.detection.links.judged import JudgedLink, judged_links, slow_together
+from e2c_dl.diagnosis.detection.links.judged import BLIND, JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
 from e2c_dl.diagnosis.detection.links.kinds_simulated import kind_told
 from e2c_dl.diagnosis.detection.links.line_departure import line_departure
-from e2c_dl.diagnosis.detection.links.losing import LosingLink, losing_links
-from e2c_dl.diagnosis.detection.links.losing_kinds import losing_evidence, losing_kind, worth_trying
+from e2c_dl.diagnosis.detection.links.losing.judged import LosingLink, losing_links
+from e2c_dl.diagnosis.detection.links.losing.kinds import losing_evidence, losing_kind, worth_trying
 from e2c_dl.diagnosis.detection.links.restored import late_too, restored
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
@@ -41,7 +41,6 @@ from e2c_dl.trace.model import Trace
 from e2c_dl.trace.warm_up import warm_up
 
 COMMON_WORTH_SAYING = 1.2
-BLIND = 2.0  # times slower that a link must have been to be seen
 CLOCK_STEPS = 2  # windows that a step of the receiver's clock may touch
 
 
@@ -76,7 +75,6 @@ def link_departures(
     as_designed = AsDesigned(carried, design)
     judged, common = judged_links(carried, windows, design, as_designed)
     judged += losing_links(carried, windows, as_designed) if by_luck else []
-    held = {each.link.pair for each in judged if _is_held(each)}
     limitations = _unjudged(carried, judged)
     if common >= COMMON_WORTH_SAYING:
         slower = f"Most links carry messages {common:.1f} x slower than designed"
@@ -106,7 +104,7 @@ def link_departures(
         opens = as_designed.exact and back not in later
         departures.append(with_way_back(made, by_pair[pair], every.get(back), opens=opens))
     departures += [line_departure(line, own, design) for line, own in shared.items()]
-    visible = [each.resolution for each in judged if each.link.pair in held and each.of.expected_ns > 2 * GRAIN_NS]
+    visible = [each.resolution for each in judged if each.is_held and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
         departures=tuple(departures),
@@ -114,7 +112,7 @@ def link_departures(
         limitations=tuple(limitations), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
         looked={each.link.element: each.looked for each in (*judged, *slow)},
-        held=frozenset(each.link.element for each in judged if each.link.pair in held),
+        held=frozenset(each.link.element for each in judged if each.is_held),
     )  # fmt: skip
     return judgement, tuple(
         _later(by_pair[link.pair], kinds[link.pair], as_designed) if link.pair in kinds else link for link in carried
@@ -142,7 +140,7 @@ def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
 
     Of a link that loses segments by design the wait is part of what luck makes of it.
     """
-    if isinstance(each, LosingLink):
+    if each.link.designed.loses:
         return True
     if each.link.by_receiver:
         return int(each.judged.windows.sum()) > CLOCK_STEPS
@@ -161,11 +159,6 @@ def _hidden_delays(judged: Sequence[JudgedLink], design: Design) -> list[JudgedL
     asked = [each for each in judged if each.link.pair not in shared and not each.judged.departs.all()]
     late = [each for each in asked if late_first_bytes_ns(each.link, least=CERTAIN if each.link.designed.loses else 1)]
     return [replace(each, judged=replace(each.judged, departs=np.ones_like(each.judged.departs))) for each in late]
-
-
-def _is_held(each: JudgedLink) -> bool:
-    """Whether it would have been seen slower: one that loses segments by design may be so by luck alone."""
-    return each.resolution <= BLIND if isinstance(each, LosingLink) else not each.of.warming
 
 
 def _unseen(judged: Sequence[JudgedLink], as_designed: AsDesigned) -> list[Departure]:
@@ -192,15 +185,15 @@ def _later(each: JudgedLink, kind: Kind, as_designed: AsDesigned) -> ObservedLin
 
 def _unjudged(carried: Sequence[ObservedLink], judged: Sequence[JudgedLink]) -> list[Limitation]:
     """Why links of which ``judged`` says nothing are not judged."""
-    told = {each.link.pair for each in judged if _is_held(each) or (each.departs and isinstance(each, LosingLink))}
-    lucky = {each.link.pair for each in judged if isinstance(each, LosingLink)}
+    told = {each.link.pair for each in judged if each.is_held or (each.departs and each.link.designed.loses)}
+    known = {each.link.pair for each in judged}
     reasons: dict[str, list[str]] = {}
     for link in carried:
         if link.pair in told:
             continue
         if link.designed.rate is None:
             reason = "no rate was designed"
-        elif link.pair in lucky:
+        elif link.designed.loses and link.pair in known:
             reason = f"segments are lost by design, and by luck alone it may be more than {BLIND:g} x slower"
         elif link.designed.loses:
             reason = "segments are lost by design, and what TCP makes of that is not simulated for it"

@@ -45,6 +45,7 @@ COMMON_SHARE = 0.25  # of the links: as slow as the fastest of them, all are by 
 LEAST_FOR_SPREAD = 6  # links: so many show how much reads differ by themselves
 SPREADS = 5.0
 MOST_MESSAGES = 50_000  # of all links, simulated as designed: in half a second, where windows are open
+BLIND = 2.0  # times slower that a link must have been to be seen
 FLOOR_WARMING = float(np.log(1.5))  # of messages that wait for a process to wake, a library to make its plans
 
 
@@ -62,6 +63,11 @@ class JudgedLink:
     @property
     def departs(self) -> bool:
         return bool(self.judged.departs.any())
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it would have been seen, were it slower all the time."""
+        return not self.of.warming
 
     @property
     def designed_ns(self) -> Doubles:

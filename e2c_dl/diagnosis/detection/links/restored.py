@@ -71,10 +71,7 @@ def late_too(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> npt.NDAr
 
 
 def _lost_too(each: JudgedLink, would_ns: Doubles) -> npt.NDArray[np.bool_]:
-    """Which messages, of windows that do not depart, are late, too; shape (messages,), as ``would_ns``.
-
-    Links that lose segments as designed are not judged.
-    """
+    """Which messages, of windows that do not depart, are late, too; shape (messages,), as ``would_ns``."""
     late = later_than(each.link, would_ns, each.link.designed.jitter_s * 1e9)
     return np.asarray(~each.judged.windows[each.of.windows] & late)
 

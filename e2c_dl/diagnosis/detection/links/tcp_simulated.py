@@ -38,6 +38,7 @@ MOST_MESSAGES = 20_000  # of what is simulated together: a second or so
 DEVIATIONS = 2.0  # standard ones, of what jitter adds
 LEAST_TELLING = 3  # links between two layers: fewer may be late each by itself
 HELD_UP = 1.2  # times longer than its bits take
+UNCHANGED = Piecewise.constant(1.0)
 BROUGHT = 0.08  # of what a message takes: so far from when they came at most is what simulated links bring
 
 
@@ -134,14 +135,14 @@ class AsDesigned:
 
     def by_luck(
         self, link: ObservedLink, luck: int, *, rate: Piecewise | None = None, delay_s: Piecewise | None = None,
-        loss: Piecewise | None = None, losses: float = 1.0,
+        losses: Piecewise = UNCHANGED,
     ) -> ObservedLink:  # fmt: skip
         """``link``, which is known but for its losses, as it would have been by ``luck``: sent to when it was.
 
-        As designed, or with a part of its ``rate``, more ``delay_s`` and ``loss``, or ``losses`` times as many.
+        As designed, or with a part of its ``rate``, more ``delay_s``, and ``losses`` times as often one.
         """
         began_ns = int(link.rows["send_start_ns"][0])
-        model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate, loss=loss, losses=losses)
+        model = self._model(link.pair, self._later_s(began_ns), delay_s=delay_s, rate=rate, losses=losses)
         (there_ns,) = arrivals_ns([replace(self._sent(link, began_ns), model=model)], luck=luck)
         rows = link.rows.copy()
         rows["recv_end_ns"] = began_ns + there_ns
@@ -199,19 +200,19 @@ class AsDesigned:
 
     def _model(
         self, pair: Pair, later_s: float, *, delay_s: Piecewise | None = None, rate: Piecewise | None = None,
-        loss: Piecewise | None = None, losses: float = 1.0,
+        losses: Piecewise = UNCHANGED,
     ) -> LinkModel:  # fmt: skip
-        """The link as designed from ``later_s`` of training on: ``delay_s``, ``loss`` added, ``rate`` of its rate.
+        """The link as designed from ``later_s`` of training on, with ``delay_s`` added, and ``rate`` of its rate.
 
-        It loses ``losses`` times as often; of bursts as many times more begin.
+        It loses ``losses`` times as often; of bursts begin as many times more, all the time as many as ever.
         """
         reference = self._design.reference
         link = designed_link(self._design.alone(pair), reference.tcp)
         designed = replace(
             link, delay_s=link.delay_s if delay_s is None else added(link.delay_s, delay_s),
             rate_bps=link.rate_bps if rate is None else multiplied(link.rate_bps, rate),
-            loss=(link.loss if loss is None else added(link.loss, loss)).mapped(lambda values: values * losses),
-            burst=link.burst and _more_bursts(link.burst, losses),
+            loss=multiplied(link.loss, losses),
+            burst=link.burst and _more_bursts(link.burst, float(losses.values.max())),
         )  # fmt: skip
         return model_of(designed.after(later_s), like=link_model(reference.topology.link(*pair), reference.tcp))
 

@@ -31,20 +31,19 @@ from e2c_dl.diagnosis.detection.links.first_bytes import (
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, Kind
 from e2c_dl.diagnosis.detection.links.kinds_simulated import within_stretches
-from e2c_dl.diagnosis.detection.links.losing import LosingLink
+from e2c_dl.diagnosis.detection.links.losing.judged import DEVIATIONS, LosingLink
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import Stretches
-from e2c_dl.ethernet import FULL_FRAME_BITS, segments_of, wire_bits_of
+from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits_of
 from e2c_dl.topology import Pair
 
 MORE = 0.5  # of what is lost by design: so much more is sent again where more is lost
-DEVIATIONS = 4.0  # of how many happen to be lost
 EXPLAINED = 1.5  # times what a delay would have messages take
 BOTH = 2  # messages: that of all these the first segment was lost is as good as never by chance
 LUCKS, STEPS = 2, 6  # of each that is tried, one of large ones; halvings of where it may be
-LEAST_LATER_S = 1e-4
+LEAST_LATER_S, LEAST_TIMES = 1e-4, 1.1  # delay; as many losses
 MOST_SEGMENTS, LARGE = 40_000, 15_000  # of the links that are tried: all of that takes half a minute or so
 SLOWEST, MOST_LOST = 4.0, 0.3  # times what the link departs by; of the segments
 NEARER = 0.6  # of how far the other is: then it is that
@@ -60,7 +59,7 @@ def worth_trying(departing: Sequence[JudgedLink]) -> frozenset[Pair]:
     """
     losing = [each for each in departing if isinstance(each, LosingLink)]
     losing.sort(key=lambda each: -each.judged.excess_s)
-    sizes = np.cumsum([float(segments_of(each.link.rows["nbytes"]).sum()) for each in losing])
+    sizes = np.cumsum([each.link.segments for each in losing])
     return frozenset(each.link.pair for each, size in zip(losing, sizes, strict=True) if size <= MOST_SEGMENTS)
 
 
@@ -81,7 +80,8 @@ def losing_kind(each: LosingLink, as_designed: AsDesigned, *, tried: bool) -> Ki
         return replace(found, part=Part.LOSS)
     tried = tried and as_designed.exact and link.designed.burst is None  # bursts may be more, or longer, or denser
     if tried and (lost_more is None or not on_time):
-        return _by_spread(each, as_designed, without={Part.DELAY} if on_time else set())
+        without = {part for part, is_out in ((Part.DELAY, on_time), (Part.LOSS, lost_more is False)) if is_out}
+        return _by_spread(each, as_designed, without)
     if lost_more is None:
         return replace(found, part=Part.RATE_DELAY_OR_LOSS)
     return replace(found, part=Part.RATE if on_time else Part.RATE_OR_DELAY)
@@ -112,7 +112,7 @@ def _delayed(each: LosingLink, delay_ns: float) -> Kind:
 def losing_evidence(each: LosingLink, kind: Kind, expected_bps: float, when: Stretches) -> str:
     """The sentence with the figures of ``each``, which departs as ``kind`` says, from ``expected_bps``."""
     link, departs = each.link, each.of.messages(each.judged.windows)
-    lost = f"{link.designed.mean_loss * 100:.2g} %"
+    lost, shown = f"{link.designed.mean_loss * 100:.2g} %", "messages" if link.sent_again is None else "sockets"
     took = f"{link.element} carried {int(departs.sum())} messages {when.described()}"
     slower = (
         f"{took} at {formatting.rate(expected_bps / each.judged.slowdown)}; as designed, with {lost} of its segments"
@@ -125,9 +125,11 @@ def losing_evidence(each: LosingLink, kind: Kind, expected_bps: float, when: Str
             end, why = (link.src, "gives it too little") if kind.part is Part.SENDER else (link.dst, "reads too slowly")
             return f"{said}: the program of {end} {why}."
         case Part.LOSS:
-            return f"{said}. More is sent again than that, as its sockets or its messages show."
+            return f"{said}. More is sent again than that, as its {shown} show."
         case Part.RATE:
-            return f"{said}. No more is sent again than that, as its sockets or its messages show."
+            return f"{said}. No more is sent again than that, as its {shown} show."
+        case Part.RATE_OR_DELAY:
+            return f"{said}. Its messages do not tell whether that is its rate or a delay."
     return f"{said}. Its messages do not tell whether that is its rate, a delay, or more that is lost."
 
 
@@ -145,10 +147,13 @@ def _lost_more(each: LosingLink, share: float) -> bool | None:
 
 
 def _by_spread(each: LosingLink, as_designed: AsDesigned, without: Collection[Part]) -> Kind:
-    """That one of rate, delay and loss whose messages are spread as they are, if the others' clearly are not."""
+    """That one of rate, delay and loss whose messages are spread as they are, if the others' clearly are not.
+
+    ``without``: which are out, one at most.
+    """
     link, during, slowdown = each.link, each.judged.during(), each.judged.slowdown
-    untold = Kind(part=Part.RATE_DELAY_OR_LOSS, rate=slowdown)
-    lucks = range(1, 2 if float(segments_of(link.rows["nbytes"]).sum()) > LARGE else 1 + LUCKS)
+    untold = Kind(part=Part.RATE_OR_DELAY if Part.LOSS in without else Part.RATE_DELAY_OR_LOSS, rate=slowdown)
+    lucks = range(1, 2 if link.segments > LARGE else 1 + LUCKS)
     departs = within_stretches(each)
     later_s = float((link.services_ns - each.designed_ns)[departs].max()) / 1e9
 
@@ -158,13 +163,13 @@ def _by_spread(each: LosingLink, as_designed: AsDesigned, without: Collection[Pa
     def by_delay(more_s: float, luck: int) -> ObservedLink:
         return as_designed.by_luck(link, luck, delay_s=during.mapped(lambda values: values * more_s))
 
-    def by_loss(more: float, luck: int) -> ObservedLink:
-        return as_designed.by_luck(link, luck, loss=during.mapped(lambda values: values * more))
+    def by_loss(times: float, luck: int) -> ObservedLink:
+        return as_designed.by_luck(link, luck, losses=during.mapped(lambda values: np.where(values > 0, times, 1.0)))
 
     ways: dict[Part, tuple[Tried, float, float]] = {
         Part.RATE: (by_rate, 1.0, SLOWEST * slowdown),
         Part.DELAY: (by_delay, LEAST_LATER_S, max(2 * LEAST_LATER_S, later_s)),
-        Part.LOSS: (by_loss, link.designed.mean_loss / 10, MOST_LOST),
+        Part.LOSS: (by_loss, LEAST_TIMES, MOST_LOST / link.designed.mean_loss),
     }
     took = _logs(link)[departs]
     tried = {part: _fitted(took, departs, lucks, *way) for part, way in ways.items() if part not in without}

@@ -10,9 +10,8 @@
 What TCP makes of losses is not known beforehand, but by how much that differs is: a link departs that is further off
 than luck takes it. What is sent again late is rare and costs much: a few lucks need not have met it, so it must be
 later than by bad luck, too, and of few messages little is told, as :attr:`Judged.resolution` says. What recurs is not
-looked for. Of many links those are judged that carried longest, as
-many as MOST_SEGMENTS let be simulated LEAST_LUCKS times; of those that share a line none is: what one takes hangs on
-the others.
+looked for. Of many links those are judged that carried longest, as many as MOST_SEGMENTS let be simulated LEAST_LUCKS
+times; of those that share a line none is: what one takes hangs on the others.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.levels import levelled_at
-from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.judged import BLIND, JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS
 from e2c_dl.diagnosis.detection.links.series import LinkSeries, delivered, link_series, sums
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned, at_least_ns
@@ -32,13 +31,13 @@ from e2c_dl.diagnosis.detection.noise import LEAST_NOISE
 from e2c_dl.diagnosis.detection.series import FLOOR_MODELLED, Judged
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
-from e2c_dl.ethernet import segments_of
+from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.worlds.virtual.kernel import FOREVER
 
 LUCKS, LEAST_LUCKS = 12, 4
 BAD_LUCKS, DEVIATIONS = 3, 4.0  # with so many losses more, of how many happen, as good as never happen by chance
-MOST_LOST = 0.9
-FLOOR_REAL = float(np.log(1.3))  # what TCP's model is off by from real links at worst, and late reads beside it
+MOST_LOST = 0.9  # of the segments
+FLOOR_REAL = float(np.log(1.3))  # TCP's model may be off from real links by half of that, and reads are late
 MOST_SEGMENTS = 1_200_000  # of all links by all lucks: some twenty seconds
 LEAST_WINDOWS = 3  # of a stretch: fewer are late by one segment that was sent again when TCP's time was out
 MOSTLY = 0.25  # of the windows of a stretch: no more are nearer to the design than to its level
@@ -55,6 +54,11 @@ class LosingLink(JudgedLink):
     would_ns: Doubles
 
     @property
+    def is_held(self) -> bool:
+        """Not, where luck alone may make it BLIND times slower."""
+        return self.resolution <= BLIND
+
+    @property
     def designed_ns(self) -> Doubles:
         return at_least_ns(self.link, self.would_ns)
 
@@ -63,11 +67,10 @@ def losing_links(carried: Sequence[ObservedLink], windows: Windows, as_designed:
     """Those of ``carried`` that lose segments by design and can be judged."""
     asked = [each for each in carried if each.designed.rate is not None and each.designed.loses]
     known = [each for each in asked if not each.by_receiver and as_designed.is_known_alone(each)]
-    segments = {each.pair: int(segments_of(each.rows["nbytes"]).sum()) for each in known}
-    most = MOST_SEGMENTS // max(1, sum(segments.values())) - BAD_LUCKS
+    most = MOST_SEGMENTS // max(1, sum(each.segments for each in known)) - BAD_LUCKS
     lucks, found, left = min(LUCKS, max(LEAST_LUCKS, most)), [], MOST_SEGMENTS
     for link in sorted(known, key=lambda each: -int(each.services_ns.sum())):
-        costs = (lucks + BAD_LUCKS) * segments[link.pair]
+        costs = (lucks + BAD_LUCKS) * link.segments
         if costs > left:
             continue
         left -= costs
@@ -80,11 +83,11 @@ def losing_links(carried: Sequence[ObservedLink], windows: Windows, as_designed:
 
 def _by_bad_luck(link: ObservedLink, luck: int, as_designed: AsDesigned) -> ObservedLink:
     """``link`` as it would have been with as many losses, or bursts of them, as never happen by chance."""
-    segments, designed = float(segments_of(link.rows["nbytes"]).sum()), link.designed
+    designed = link.designed
     bursts = designed.burst.good_to_bad if designed.burst is not None else 0.0
-    happen = segments * (bursts or designed.mean_loss)
-    more = min(1 + (DEVIATIONS * np.sqrt(happen) + DEVIATIONS) / happen, MOST_LOST / designed.mean_loss)
-    return as_designed.by_luck(link, luck, losses=float(more))
+    happen = link.segments * (bursts or designed.mean_loss)
+    times = min(1 + (DEVIATIONS * np.sqrt(happen) + DEVIATIONS) / happen, MOST_LOST / designed.mean_loss)
+    return as_designed.by_luck(link, luck, losses=Piecewise.constant(times))
 
 
 def _all_came(link: ObservedLink) -> bool:
