@@ -8,11 +8,13 @@ export PYTHON TORCH_INDEX
 BIN := .venv/bin
 SOURCES := e2c_dl layers_services tests benchmarks ci scripts setup.py
 # Workers of pytest; tests/conftest.py and tests/local/conftest.py say what keeps them apart. Three more than processors, as
-# real runs wait for half of their time; then, by themselves, runs whose rates, delays or verdicts are checked. Machines
-# are shared: what failed (status 1) is tried once more with nothing beside it, and both outcomes are printed.
+# real runs wait for half of their time; then, one at a time, runs whose rates, delays or verdicts are checked: most of
+# the processors is idle then, and goes to lint, laws and fuzz, which give it back whenever a run needs it (SCHED_IDLE).
+# Machines are shared: what failed (status 1) is tried once more by itself, and both outcomes are printed.
 AS_MANY_AS_PROCESSORS := -n logical --maxprocesses 8
 THREE_MORE := -n $(shell expr $$(nproc) + 3) --maxprocesses 9 --max-worker-restart 2
 AGAIN = || { [ $$? = 1 ] && echo '== what failed, once more by itself' && $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+WHEN_IDLE := chrt --idle 0
 unexport PYTHONDONTWRITEBYTECODE # else each of some thousand programs compiles all modules anew
 
 .PHONY: help
@@ -82,16 +84,24 @@ test-all: setup-docker setup-vagrant setup-uml setup-browser ## what test does, 
 	$(call tests,)
 
 define tests
-	@$(MAKE) -j2 lint tests-side-by-side THOROUGH='$(1)'
-	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
-	@$(BIN)/python -m pytest -m 'alone $(1)' tests/local $(AGAIN)
+	@$(MAKE) tests-side-by-side THOROUGH='$(1)'
+	@$(MAKE) -j2 tests-alone what-waits THOROUGH='$(1)'
 endef
 
-.PHONY: tests-side-by-side
+.PHONY: tests-side-by-side tests-alone what-waits
 tests-side-by-side: setup
-	@echo '== unit tests, laws, tc in User-Mode Linux, runs on this machine'
+	@echo '== unit tests, tc in User-Mode Linux, runs on this machine'
 	@$(BIN)/python -m pytest --collect-only -qq tests >/dev/null || : # else each worker compiles all modules of tests anew
-	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone $(THOROUGH)' tests $(AGAIN)
+	@$(BIN)/python -m pytest $(THREE_MORE) -m 'not alone $(THOROUGH)' tests/unit tests/uml tests/local $(AGAIN)
+
+tests-alone: setup
+	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
+	@$(BIN)/python -m pytest -m 'alone $(THOROUGH)' tests/local $(AGAIN)
+
+what-waits: setup # what runs alone leaves most of the processors idle: these take what is left, and give way at once
+	@$(WHEN_IDLE) $(MAKE) lint
+	@echo '== laws and fuzz'
+	@$(WHEN_IDLE) $(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) -o cache_dir=.pytest_cache/waits -m 'not alone $(THOROUGH)' tests/laws tests/fuzz
 
 .PHONY: docs
 docs: setup ## all pages as a site, site/index.html, which reads and searches from files (about 10 seconds, no network)

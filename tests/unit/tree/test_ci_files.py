@@ -19,11 +19,19 @@ PROGRAMS = "ci/github-programs.yml"
 
 
 def test_what_runs_alone_is_where_make_test_looks_for_it(repository):
-    assert "pytest -m 'alone $(1)' tests/local " in (repository / "Makefile").read_text()
+    assert "pytest -m 'alone $(THOROUGH)' tests/local " in (repository / "Makefile").read_text()
     marked = [
         path for path in (repository / "tests").rglob("test_*.py") if re.search(r"mark\.alone\b", path.read_text())
     ]
     assert marked and {path.relative_to(repository).parts[1] for path in marked} == {"local"}
+
+
+def test_no_folder_of_tests_is_left_out_by_make_test(repository):
+    """They are named, since what waits for an idle processor has two of its own."""
+    makefile = (repository / "Makefile").read_text()
+    recipes = makefile[makefile.index("\ntests-side-by-side:") : makefile.index("\n.PHONY: docs")]
+    folders = {path.parent.relative_to(repository).parts[1] for path in (repository / "tests").rglob("test_*.py")}
+    assert set(re.findall(r"\btests/([a-z]+)\b", recipes)) == folders
 
 
 @pytest.fixture(params=FILES)
