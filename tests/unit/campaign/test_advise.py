@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -179,6 +181,21 @@ def test_processes_and_a_cluster_find_the_same(ground: Ground) -> None:
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50
     ) as cluster:
         assert found(on_cluster(tried_on, ground, trials, cluster.scheduler_address)) == alone
+
+
+def test_another_program_at_the_schedulers_address_is_told_in_one_line(ground: Ground) -> None:
+    pytest.importorskip("distributed")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def answer() -> None:
+            connection = server.accept()[0]
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(InputError, match=rf"{place}: nobody answers there: what answers is no scheduler of Dask"):
+            list(on_cluster(tried_on, ground, [(Candidate(strategy="adpsgd"), 0)], f"tcp://{place}"))
 
 
 def test_ctrl_c_ends_all_processes(archive: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ the command ends its processes, and removes their temporary files; on a cluster,
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
@@ -83,7 +84,7 @@ def _client(address: str) -> Iterator[tuple[Any, Any]]:
     except ImportError as error:
         raise InputError("--scheduler needs dask, which is not installed; install e2c_dl[cluster]") from error
     try:
-        resolve_address(address)  # a Client that was told none complains on stderr, half a minute later
+        asyncio.run(_greet(resolve_address(address)))
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
@@ -93,6 +94,20 @@ def _client(address: str) -> Iterator[tuple[Any, Any]]:
         yield client, as_completed
     finally:
         client.close()
+
+
+async def _greet(address: str) -> None:
+    """A Client whom no scheduler answers writes tracebacks to stderr, half a minute later. Raises: OSError."""
+    from distributed import Security
+    from distributed.core import connect
+
+    try:
+        greeted = await connect(address, timeout=CONNECT_S, **Security().get_connection_args("client"))
+    except OSError:
+        raise
+    except Exception as error:  # lengths and types are read from whatever another program says
+        raise ConnectionError("what answers is no scheduler of Dask") from error
+    await greeted.close()
 
 
 def most_workers() -> int:
