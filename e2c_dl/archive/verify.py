@@ -7,6 +7,7 @@ nothing of whether a run succeeded: a sealed archive of a failed run verifies.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,6 +17,7 @@ from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError, NoArchive
 
 SOON_READ_BYTES = 1 << 20  # of a file
+MOST_NAMED = 6
 
 
 def verify(path: Path) -> tuple[str, ...]:
@@ -39,20 +41,29 @@ def verify(path: Path) -> tuple[str, ...]:
 
 
 def altered(path: Path) -> str:
-    """Of the small files of the sealed archive at ``path`` those that are not as they were, as a sentence; "": all are.
+    """What of the sealed archive at ``path`` is gone, and which small files are not as they were; "": all is as it was.
 
-    Large ones, which traces are, take long to read: ``verify`` does. Raises: ArchiveError for a damaged manifest.
+    Large ones, which traces are, take long to read: ``verify`` does. A report that is gone is made anew.
+    Raises: ArchiveError for a damaged manifest.
     """
     if not (Place(path) / layout.MANIFEST).exists():
         return ""
-    found = [
-        name for name, digest in manifest.read(path).items()
-        if (place := Place(path) / name).is_plain() and place.path.stat().st_size <= SOON_READ_BYTES
-        and _problem(place, name, digest)
+    places = {name: (Place(path) / name, digest) for name, digest in manifest.read(path).items()}
+    gone = [
+        name for name, (place, _) in places.items()
+        if not place.exists() and name not in (layout.REPORT_JSON, layout.REPORT_HTML)
     ]  # fmt: skip
-    if not found:
-        return ""
-    return f"Altered since the archive was sealed, and believed all the same: {', '.join(found)}; see `e2c-dl verify`."
+    changed = [
+        name for name, (place, digest) in places.items()
+        if place.is_plain() and place.path.stat().st_size <= SOON_READ_BYTES and _problem(place, name, digest)
+    ]  # fmt: skip
+    told = {"gone": gone, "altered": changed}
+    said = "; ".join(f"{what}: {_some(names)}" for what, names in told.items() if names)
+    return f"Since the archive was sealed, {said}. What is left was believed; see `e2c-dl verify`." if said else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*names[:MOST_NAMED], *([f"and {len(names) - MOST_NAMED} more"] if names[MOST_NAMED:] else [])])
 
 
 def _crate_problems(path: Path) -> list[str]:

@@ -65,8 +65,9 @@ def together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:
         else:
             others.append(each)
     told = [
-        Limitation.of(f"No verdict on whether {{}} {what}: {why}.", "host", own) for (what, why), own in names.items()
-    ]
+        Limitation.of(f"No verdict on whether {'any of ' * (len(own) > 1)}{{}} {what}: {why}.", "host", own)
+        for (what, why), own in names.items()
+    ]  # fmt: skip
     return (*told, *others)
 
 
