@@ -19,10 +19,13 @@ from e2c_dl.diagnosis.model import (
     ElementKind,
     Report,
     SpeedUp,
+    some,
 )
+from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
 
 LEAST_SAVING = 0.001  # of the run: what saves less holds nothing up
+MOST_OTHER, FAR_MORE = 0.25, 3.0  # of an iteration, in what no phase names; times what others have of it
 NOTHING = 0.01  # of the run: less is within what a replay can tell
 
 
@@ -135,7 +138,9 @@ def _unknown(report: Report) -> str:
 
 def _untold(report: Report) -> str:
     """Of a trace that lacks so much that nobody can say what anything costs, as where a rank's is missing."""
-    share = f"{report.unexplained * 100:.0f} % of the run's longest path has no known cause in the trace"
+    share = (
+        f"{report.unexplained * 100:.0f} % of the run's longest path has no known cause in the trace{_where(report)}"
+    )
     if report.unexplained <= MOST_UNKNOWN:
         share = _unknown(report)
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
@@ -144,6 +149,20 @@ def _untold(report: Report) -> str:
     who = "; ".join(words.departure(finding, report.reference) for finding in report.findings[:NAMED])
     more = f"; and {len(report.findings) - NAMED} more" if len(report.findings) > NAMED else ""
     return f"No verdict on what slowed this run down: {share}. What departs, at a cost that is not known: {who}{more}."
+
+
+def _where(report: Report) -> str:
+    """Which hosts most of that is on, if it is on some far more than on others: what they did, no phase names."""
+    per_iteration_s = {
+        host.host: host.states_s[State.OTHER] / (host.iterations or report.iterations) for host in report.hosts
+    }
+    least_s = min(per_iteration_s.values())
+    most = [name for name, seconds in per_iteration_s.items() if seconds >= MOST_OTHER * report.mean_iteration_s]
+    if not most or min(per_iteration_s[name] for name in most) < FAR_MORE * least_s:
+        return ""
+    spent_s = max(per_iteration_s[name] for name in most)
+    others = f", others from {formatting.seconds(least_s)} on" if len(most) < len(per_iteration_s) else ""
+    return f" ({some('host', most)}: {formatting.seconds(spent_s)} per iteration in what no phase names{others})"
 
 
 def _unseen(report: Report) -> str:

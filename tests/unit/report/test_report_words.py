@@ -15,6 +15,7 @@ from rich.console import Console
 from e2c_dl import formatting
 from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import EXPECTED, Element, ElementKind, Part, Report, SpeedUp
+from e2c_dl.diagnosis.states import State
 from e2c_dl.diagnosis.stretches import Stretches, When
 from e2c_dl.report import terminal, words
 from e2c_dl.report.page import sections
@@ -144,6 +145,20 @@ def test_a_trace_that_does_not_tell_what_departures_cost_is_no_reason_to_clear_t
     )
     nothing = verdict_of(replace(sick, culprits=(), findings=(), unexplained=0.98)).headline
     assert nothing.startswith("No verdict: nothing that could be judged departs from what was designed, but 98 % of")
+
+
+def test_who_spends_his_time_in_what_no_phase_names_is_said(sick: Report) -> None:
+    def headline(other_s: float, of_all_s: float) -> str:
+        first, *rest = (replace(host, states_s={**host.states_s, State.OTHER: of_all_s}) for host in sick.hosts)
+        slow = replace(first, states_s={**first.states_s, State.OTHER: other_s})
+        return verdict_of(replace(sick, culprits=(), findings=(), unexplained=0.98, hosts=(slow, *rest))).headline
+
+    run_s = sick.run_s
+    own, others = (formatting.seconds(share * run_s / sick.iterations) for share in (0.5, 0.01))
+    said = f"({sick.hosts[0].host}: {own} per iteration in what no phase names, others from {others} on)."
+    assert headline(0.5 * run_s, 0.01 * run_s).endswith(said)
+    for alike_s in (0.0, 0.4 * run_s):
+        assert headline(alike_s, alike_s).endswith("has no known cause in the trace.")
 
 
 def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> None:
