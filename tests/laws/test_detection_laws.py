@@ -70,6 +70,20 @@ def test_noise_accuses_nobody(noise: float, seed: int) -> None:
     assert report(on_hosts=hosts(noise), seed=seed).findings == ()
 
 
+@pytest.mark.parametrize("modelled", [True, False])
+def test_of_a_single_iteration_noise_accuses_nobody_and_what_is_slow_by_far_is_named(modelled: bool) -> None:
+    designed = virtual_world.everywhere(SIZE, LINK)
+    named = []
+    for seed in range(24):
+        on_hosts = [*hosts(0.1)]
+        if seed >= 12:
+            on_hosts[2] = replace(on_hosts[2], factor=3.0)
+        run = virtual_world.run(Allreduce, size=SIZE, seed=seed, iterations=1, links=designed, on_hosts=tuple(on_hosts))
+        reference = replace(replace(run, hosts=hosts()).reference(), modelled=modelled)
+        named.append([str(each.element) for each in analyse(run.trace, reference).findings])
+    assert named == [[]] * 12 + [["edge-3"]] * 12
+
+
 @pytest.mark.parametrize("jitter_s", [0.002, 0.005])
 def test_jitter_that_was_designed_accuses_nobody(jitter_s: float) -> None:
     jittery = virtual_world.everywhere(SIZE, replace(LINK, jitter_s=jitter_s))

@@ -58,6 +58,8 @@ HALF = 0.5
 FACTOR_CHANGES = 0.01  # of a factor: by more it changes
 MATTERS = 1 - 1 / MATERIAL_SPEEDUP  # of the run: even all of a phase that takes less is no material loss
 UNSURE = float(np.log(1.5))  # so far apart as batches alone may make hosts, it is said
+ONCE = float(np.log(1.5))  # four standard deviations of what varies by 10 %
+SELDOM = frozenset({Part.EVALUATION, Part.CHECKPOINT})
 ITSELF = "at its fastest it took"
 OTHER_SIZES = "its batches are of another size than {}, and their changes tell too little of samples"
 OF_PEERS, OF_FIRST = "those of its peers", "its first ones"
@@ -130,7 +132,9 @@ def _in_class(
         ]
         found = [
             HostVerdict(
-                of=each, judged=one.judged(reference, of.unsure_of_first(each)).clear, compared="it is modelled to take"
+                of=each,
+                judged=one.judged(reference, max(of.unsure_of_first(each), _by_chance(each))).clear,
+                compared="it is modelled to take",
             )
             for each, one, reference in zip(alike, own, references, strict=True)
         ]
@@ -169,6 +173,11 @@ def _unsure(of: HostClass, verdicts: Sequence[HostVerdict], part: Part, others: 
             yield unjudged(each.of.host, what, OTHER_SIZES.format(others))
 
 
+def _by_chance(each: HostSeries) -> float:
+    """How far from others what is in every iteration may be by chance, of a single one: nothing tells how far."""
+    return ONCE if len(each.series) == 1 and each.part not in SELDOM else 0.0
+
+
 def _layers(alike: Sequence[HostSeries], design: Design) -> list[str]:
     layers = {host.name: host.layer for host in design.reference.topology.hosts}
     return [layers[each.host] for each in alike]
@@ -187,7 +196,7 @@ def _among_peers(
     reference, compared = group.reference, _compared(alike, group)
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"
-    aparts = [max(apart, _apart_by_batches(of, own, group, place)) for place in range(len(alike))]
+    aparts = [max(apart, _by_chance(each), _apart_by_batches(of, own, group, at)) for at, each in enumerate(alike)]
     return [
         HostVerdict(of=each, judged=one.judged(reference, far).clear, compared=compared)
         for each, one, far in zip(alike, own, aparts, strict=True)
