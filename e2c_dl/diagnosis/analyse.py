@@ -103,7 +103,9 @@ def analyse(
     missing = reference.missing_in(trace)
     untraced = tuple(missing) or untraced_ranks(observed)
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
-    elements, groups = speed_ups(predictor, carried, design) if speeding_up and not untraced else ((), ())
+    by_themselves = {each.element for one in departures for each in one.restored.changes if not one.restored.lines}
+    asking = speeding_up and not untraced
+    elements, groups = speed_ups(predictor, carried, design, by_themselves) if asking else ((), ())
     limitations: tuple[Limitation, ...] = (
         *about_completeness(trace, iterations, messages, missing),
         *about_losses(trace),

@@ -25,6 +25,9 @@ from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.trace.model import Phase, Trace
 
+FORESEEN = 20.0
+"""Times the run: what is simulated with something changed goes by schedules for so long, then by their last value."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
@@ -41,6 +44,11 @@ class Design:
         begun_ns = began_ns(trace)
         ended_ns = max(int(each["end_ns"].max()) for each in spans)
         return cls(reference=reference, began_ns=begun_ns, seconds=(ended_ns - begun_ns) / 1e9)
+
+    @property
+    def foreseen(self) -> Design:
+        """This design for far longer than the run took: what is slower meets what its schedules have for later."""
+        return replace(self, seconds=FORESEEN * self.seconds)
 
     @property
     def some(self) -> bool:

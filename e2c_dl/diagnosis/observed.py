@@ -123,12 +123,18 @@ class Observed:
         return frozenset((ranks[each.src], ranks[each.dst or ""]) for each in changed - by_themselves)
 
     def _changing(self) -> Changing:
-        """What of the design changes during the run."""
-        names = {rank.rank: rank.host for rank in self.trace.ranks}
-        own = {pair: self.design.alone((names[pair[0]], names[pair[1]])).own for pair in self.messages.by_link()}
-        factors = {rank.host: self.design.factor(rank.host) for rank in self.trace.ranks}
+        """What of the design changes during the run, or would if it took longer."""
+        design, ranks = self.design.foreseen, {rank.host: rank.rank for rank in self.trace.ranks}
+        names = {rank: host for host, rank in ranks.items()}
+        own = {pair: design.alone((names[pair[0]], names[pair[1]])).own for pair in self.messages.by_link()}
+        factors = {host: design.factor(host) for host in ranks}
+        lines = {
+            tuple((ranks[src], ranks[dst]) for src, dst in each.links if {src, dst} <= {*ranks}): design.capacity(each)
+            for each in design.bottlenecks
+        }
         return Changing(
             rates_bps={pair: rate for pair, rate in own.items() if rate is not None and len(rate.values) > 1},
+            capacities={links: capacity for links, capacity in lines.items() if len(capacity.values) > 1},
             factors={host: factor for host, factor in factors.items() if len(factor.values) > 1},
         )
 
@@ -148,12 +154,13 @@ class Observed:
         """(src rank, dst rank) -> its design, of the links that have a rate of their own and do not depart from it.
 
         In a modelled world of those, too, that depart: they are that once they are restored.
-        Those that carried something; and all others that the strategy may use, if they are not more than MOST_UNUSED.
+        Those that carried something, and their ways back, whose delay is half of a round trip; and all others that the
+        strategy may use, if they are not more than MOST_UNUSED.
         """
         names = {rank.rank: rank.host for rank in self.trace.ranks}
         used = self.messages.by_link().keys()
         may_be_used = retraining.strategy().used_links([rank.layer for rank in self.trace.ranks])
-        pairs = {*used, *(may_be_used if len(may_be_used) <= MOST_UNUSED else ())}
+        pairs = {*used, *((dst, src) for src, dst in used), *(may_be_used if len(may_be_used) <= MOST_UNUSED else ())}
         departs = {(each.element.src, each.element.dst) for each in self._restored.changes}
         by_themselves = departs - {(names[src], names[dst]) for src, dst in self._ways_back}
         as_measured = {
@@ -164,7 +171,7 @@ class Observed:
         for src, dst in pairs:
             pair = names[src], names[dst]
             if pair not in as_measured and (pair not in departs or self.design.reference.modelled):
-                designed = self.design.alone(pair)
+                designed = self.design.foreseen.alone(pair)
                 if designed.own is not None and (not designed.loses or self._loses_as_designed(pair)):
                     found[src, dst] = designed
         return found

@@ -18,14 +18,16 @@ other, it may save more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+
+import numpy as np
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind, SpeedUp
-from e2c_dl.diagnosis.piecewise import Piecewise, least
+from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.diagnosis.replay.whatif import Change, Line, Predictor, WhatIf, scaled
 from e2c_dl.topology import Host
@@ -48,13 +50,14 @@ class _Asked:
 
 
 def speed_ups(
-    replay: Predictor, carried: Sequence[ObservedLink], design: Design
+    replay: Predictor, carried: Sequence[ObservedLink], design: Design, slow: Collection[Element] = ()
 ) -> tuple[tuple[SpeedUp, ...], tuple[SpeedUp, ...]]:
     """(every host's compute, every used link and shared bottleneck; groups of hosts and links), most saving first.
 
+    ``slow``: links that are slower than designed, by themselves.
     Those that were replayed come first, equal ones in the order of the run; of groups there are no others.
     """
-    single = [*_twice_as_fast(replay, carried, design)]
+    single = [*_twice_as_fast(replay, carried, design, slow)]
     elements = _ranked(replay, single, replay.cheap, PATIENCE)
     asked = [*_groups({each.element: each.whatif for each in single}, elements, design)]
     groups = [each for each in _ranked(replay, asked, min(replay.cheap // 2, GROUPS), 1) if each.replayed]
@@ -88,37 +91,43 @@ def _ranked(replay: Predictor, asked: Sequence[_Asked], count: int, patience: in
     return tuple(sorted(found, key=lambda one: (not one.replayed, -one.saved_s)))
 
 
-def _twice_as_fast(replay: Predictor, carried: Sequence[ObservedLink], design: Design) -> Iterator[_Asked]:
+def _twice_as_fast(
+    replay: Predictor, carried: Sequence[ObservedLink], design: Design, slow: Collection[Element]
+) -> Iterator[_Asked]:
     links = {each.element: each for each in carried}
     for element in replay.elements:
         if element.kind is ElementKind.HOST:
             twice = Change(element=element, phases=COMPUTE, scale=Piecewise.constant(1 / TWICE))
             yield _Asked(element=element, whatif=WhatIf(changes=(twice,)))
         else:
-            yield _Asked(element=element, whatif=scaled(element, _scale_alone(links.get(element))))
+            scale, link = 1 / TWICE, links.get(element)
+            if link is not None and link.designed.left is not None:  # else only the replay knows of it, or it is alone
+                scale = _scale(link, link.designed.left, TWICE, is_slow=element in slow)
+            yield _Asked(element=element, whatif=scaled(element, scale))
     for shared in design.bottlenecks:
-        left = design.shared(shared, carried, TWICE)
-        users = {link: each for link, each in links.items() if each.pair in left}
+        left_for = design.shared(shared, carried, TWICE)
+        users = {link: each for link, each in links.items() if each.pair in left_for}
         if users:  # one that training never used would save nothing
-            scales = {link: _scale(each, each.designed.own, left[each.pair]) for link, each in users.items()}
+            scales = {
+                link: _scale(each, left_for[each.pair], 1.0, is_slow=link in slow) for link, each in users.items()
+            }
             line = WhatIf(lines=(Line(links=frozenset(users), scale=Piecewise.constant(1 / TWICE)),))
             whatif = WhatIf.together([*(scaled(link, scale) for link, scale in scales.items()), line])
             yield _Asked(element=Element(kind=ElementKind.SHARED, src=shared.name), whatif=whatif)
 
 
-def _scale_alone(link: ObservedLink | None) -> float:
-    """Of the services of a link that is twice as fast itself; None: of which only the replay knows."""
-    if link is None:
-        return 1 / TWICE
-    own, left = link.designed.own, link.designed.left
-    if left is None:
-        return 1 / TWICE
-    return _scale(link, None if own is None else own.mapped(lambda bps: bps * TWICE), left)
+def _scale(link: ObservedLink, left: Piecewise, times: float, *, is_slow: bool) -> float:
+    """Of the services of ``link``, ``times`` as fast by itself, where the others then leave it ``left``.
 
-
-def _scale(link: ObservedLink, own: Piecewise | None, left: Piecewise) -> float:
-    then_ns = link.expected_at_ns(left if own is None else least(own, left))
-    return float(then_ns.sum() / link.expected_ns.sum())
+    ``is_slow``: it is slower by itself than designed, and what a message took beyond its share tells how much.
+    """
+    own = link.designed.own
+    own_ns = np.zeros(len(link.rows)) if own is None else link.expected_at_ns(own)
+    took_ns = link.expected_ns
+    if is_slow:
+        own_ns = np.where(link.services_ns > took_ns, link.services_ns, own_ns)
+        took_ns = np.maximum(link.services_ns, took_ns)
+    return float(np.maximum(link.expected_at_ns(left), own_ns / times).sum() / took_ns.sum())
 
 
 def _groups(twice: Mapping[Element, WhatIf], ranked: Sequence[SpeedUp], design: Design) -> Iterator[_Asked]:

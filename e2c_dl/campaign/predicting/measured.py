@@ -78,7 +78,7 @@ class MeasuredRun:
         for src, dst in used:
             pair = ranks[src].name, ranks[dst].name
             if pair not in self.observed.measured_links:
-                added[src, dst] = designed_link(self.observed.design.alone(pair), None)
+                added[src, dst] = designed_link(self.observed.design.foreseen.alone(pair), self.retraining.tcp)
                 names.append(f"{pair[0]} -> {pair[1]}")
         return added, names
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.whatif import Line
 from e2c_dl.diagnosis.resimulation.world import at_rates
 from e2c_dl.ethernet import wire_bits_of
@@ -34,7 +35,7 @@ def known_line(line: SharedRate, used: Collection[RankPair]) -> SharedRate:
 
 def measured_line(
     designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]],
-    own_bps: Mapping[RankPair, float], restored: Sequence[Line],
+    own_bps: Mapping[RankPair, float], restored: Sequence[Line], capacity: Piecewise | None = None,
 ) -> SharedRate:  # fmt: skip
     """``designed`` at the rate at which it was measured where its links had enough to send to fill it.
 
@@ -42,9 +43,11 @@ def measured_line(
     of its links are known to have changed. Where they never had, as measured in all. By what each of its links carries
     by itself, ``own_bps``, it takes several to fill it as designed. Where it departs, which is where one of
     ``restored`` makes it faster, fewer may do: its rate is the least at which what arrived makes sense.
+    One whose ``capacity`` changes by design does so when it should, times how much slower than restored it was.
     """
-    if designed.rates is not None:
-        return designed
+    if capacity is not None:
+        rate = multiplied(capacity, *(each.scale for each in restored))
+        return at_rates(designed, rate.starts_s.tolist(), rate.values.tolist())
     by_link = messages.by_link()
     own = {pair: own_bps.get(pair, UNLIMITED_BPS) for pair in designed.links if pair in by_link}
     bps = [*own.values()]

@@ -69,6 +69,11 @@ class MeasuredLink:
     edges_s: Mapping[float, tuple[float, float]] = field(default_factory=dict)
     """When the first message was sent that shows a change -> when its rate changed, if it did, and when its delay."""
 
+    @property
+    def loses(self) -> bool:
+        """Whether segments are lost on it, by luck: where its rate has them in it, that is not known."""
+        return self.burst is not None or bool(self.loss.values.any())
+
     def served(self, scale: Piecewise) -> Piecewise:
         """``scale``, of messages by when they were sent, by when the link's rate is another."""
         return self._moved(scale, 0)
@@ -80,6 +85,16 @@ class MeasuredLink:
     def _moved(self, of: Piecewise, part: int) -> Piecewise:
         starts_s = [self.edges_s[at_s][part] if at_s in self.edges_s else at_s for at_s in of.starts_s.tolist()]
         return Piecewise(starts_s=np.maximum.accumulate(starts_s), values=of.values)
+
+    def slower_by_itself(self, own_bps: Piecewise, slower: Piecewise) -> MeasuredLink:
+        """This link, which shares a line: its own rate ``own_bps``, and as it carried where it was ``slower``, below 1.
+
+        That it was slower than its share tells its own rate, and not by how much.
+        """
+        starts_s = np.unique(np.concatenate([each.starts_s for each in (own_bps, slower, self.rate_bps)]))
+        own, carried = own_bps.at(starts_s), self.rate_bps.at(starts_s)
+        rate = np.where(slower.at(starts_s) < 1, np.minimum(own, carried), own)
+        return replace(self, rate_bps=Piecewise(starts_s=starts_s, values=rate), stalls=())
 
     def or_designed(self, designed: MeasuredLink, *, surely: bool = False) -> MeasuredLink:
         """This link, or if it never was nearly as fast as ``designed``, that: its windows were still opening.

@@ -44,9 +44,10 @@ from e2c_dl.worlds.virtual.pace import Segment
 
 @dataclass(frozen=True, kw_only=True)
 class Changing:
-    """What changes by design, over seconds of training; no more than that."""
+    """What changes by design, over seconds of training, far beyond those that were measured; no more than that."""
 
     rates_bps: Mapping[RankPair, Piecewise] = field(default_factory=dict)  # of links
+    capacities: Mapping[tuple[RankPair, ...], Piecewise] = field(default_factory=dict)  # of lines, by all their links
     factors: Mapping[str, Piecewise] = field(default_factory=dict)  # host -> times slower
 
 
@@ -159,6 +160,13 @@ class Retraining:
         departing = changes.keys() - ways_back if modelled else changes.keys()
         in_lines = {(ranks[link.src], ranks[link.dst or ""]) for line in restored.lines for link in line.links}
         alone = {pair: own for pair, own in changes.items() if pair not in in_lines}  # not slow by the line they pass
+        links = self._links(
+            messages, origin_ns, delays_ns, edges_s, alone,
+            {pair: of for pair, of in designed.items() if pair not in departing},
+            modelled=modelled, rates=changing.rates_bps,
+        )  # fmt: skip
+        slowest_bps = {pair: float(links[pair].rate_bps.values.min()) for pair in alone if pair in self.own_bps}
+        own_bps = {**self.own_bps, **slowest_bps}  # beside one that is slow by itself a line is not full
         world = MeasuredWorld(
             hosts=tuple(
                 replace(
@@ -167,18 +175,20 @@ class Retraining:
                 )
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
-            links=self._links(
-                messages, origin_ns, delays_ns, edges_s, alone,
-                {pair: of for pair, of in designed.items() if pair not in departing},
-                modelled=modelled, rates=changing.rates_bps,
-            ),
+            links=links,
             restored={
+                pair: (frozenset(own), replace(links[pair], rate_bps=self._own(pair, changing.rates_bps)))
+                for pair, own in alone.items() if pair in slowest_bps
+            } | {
                 pair: (frozenset(changes[pair]), designed_link(of, self.tcp))
                 for pair, of in designed.items() if pair in changes and modelled
             },
             bottlenecks=tuple(
                 known_line(each, {*designed}) if modelled and not designed.keys().isdisjoint(each.links)
-                else measured_line(each, messages, origin_ns, edges_s, self.own_bps, lines_of(each, restored, ranks))
+                else measured_line(
+                    each, messages, origin_ns, edges_s, own_bps, lines_of(each, restored, ranks),
+                    changing.capacities.get(each.links),
+                )
                 for each in self.bottlenecks
             ),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
@@ -193,17 +203,20 @@ class Retraining:
         edges_s: Mapping[RankPair, Sequence[float]], changes: Mapping[RankPair, Sequence[Change]],
         designed: Mapping[RankPair, Designed], *, modelled: bool, rates: Mapping[RankPair, Piecewise],
     ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
-        """Every link that is known; one that passes a shared bottleneck has its own designed rate, times its scales."""
+        """Every link that is known; one that passes a shared bottleneck has its own designed rate, where not slower."""
         found = {pair: designed_link(of, self.tcp) for pair, of in designed.items()}
         for pair, link in measured_links(messages, origin_ns, delays_ns, edges_s, rates).items():
             if pair in self.own_bps:  # its share was measured, which depends on what others do
                 slower = (link.served(each.scale) for each in changes.get(pair, ()))
-                own = rates.get(pair, Piecewise.constant(self.own_bps[pair]))
-                link = replace(link, rate_bps=multiplied(own, *slower), stalls=())
+                link = link.slower_by_itself(self._own(pair, rates), multiplied(Piecewise.constant(1.0), *slower))
             if pair in designed:
                 link = link.or_designed(found[pair], surely=modelled)
             found[pair] = link
         return found
+
+    def _own(self, pair: RankPair, rates: Mapping[RankPair, Piecewise]) -> Piecewise:
+        """Rate of a link that passes a shared bottleneck, as designed; ``rates``: of those that change by design."""
+        return rates.get(pair, Piecewise.constant(self.own_bps[pair]))
 
 
 def _changes(restored: WhatIf, ranks: Mapping[str, int]) -> Mapping[RankPair, Sequence[Change]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -87,7 +87,7 @@ class MeasuredWorld(OneLuck):
     bottlenecks: tuple[SharedRate, ...] = ()
     tcp: LinkModel = field(default_factory=LinkModel)  # whose congestion control links have
     restored: Mapping[RankPair, tuple[frozenset[Change], MeasuredLink]] = field(default_factory=dict)
-    """Link that departs, and is nothing but a model -> all that restores it, and the link that it then is."""
+    """Link that departs, and shares a line or is nothing but a model -> what restores it, and what it is then."""
 
     def run_ns(self, change: WhatIf = UNCHANGED, lap: int = 0) -> int:
         """Run time after ``change``; laps beyond 0 have other luck. Raises: KeyError, if an element is not in the run.
@@ -284,17 +284,14 @@ def model_of(link: MeasuredLink, like: LinkModel, changes: Sequence[Change] = ()
     for scale, less in zip(scales, less_s, strict=True):
         rates_bps = rates_bps / scale.at(starts_s)
         delays_s = delays_s - less.at(starts_s)
-    down = [any(begin_s <= at_s < end_s for begin_s, end_s in stalls) for at_s in starts_s.tolist()]
-    tcp, jitter_s = link.tcp or like.tcp, link.jitter_s
-    columns = (starts_s.tolist(), rates_bps.tolist(), np.maximum(0.0, delays_s).tolist(), losses.tolist(), down)
-    steps = [
-        (
-            at_s,
-            replace(
-                like, rate_bps=bps, delay_s=delay_s, jitter_s=jitter_s, loss=loss, burst=link.burst, down=stalled,
-                tcp=tcp,
-            ),
-        )
-        for at_s, bps, delay_s, loss, stalled in zip(*columns, strict=True)
-    ]  # fmt: skip
-    return steps[0][1] if len(steps) == 1 else replace(steps[0][1], conditions=lambda: iter(steps))
+    tcp, jitter_s, delays_s = link.tcp or like.tcp, link.jitter_s, np.maximum(0.0, delays_s)
+
+    def steps() -> Iterator[tuple[float, LinkModel]]:  # made when they come: schedules may have many more than are met
+        for at_s, bps, delay_s, loss in zip(starts_s, rates_bps, delays_s, losses, strict=True):
+            yield float(at_s), replace(
+                like, rate_bps=float(bps), delay_s=float(delay_s), jitter_s=jitter_s, loss=float(loss),
+                burst=link.burst, down=any(begin_s <= at_s < end_s for begin_s, end_s in stalls), tcp=tcp,
+            )  # fmt: skip
+
+    _, first = next(steps())
+    return first if len(starts_s) == 1 else replace(first, conditions=steps)

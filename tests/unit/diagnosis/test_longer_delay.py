@@ -68,3 +68,18 @@ def test_a_delay_that_comes_to_stay_is_one_where_no_message_finds_the_link_idle(
     (departure,) = found.links.departures
     assert departure.part is Part.DELAY
     assert departure.later_s == pytest.approx(longer_s, abs=0.001)
+
+
+@pytest.mark.parametrize("longer_s", [0.0, 0.02])
+def test_a_lower_rate_does_not_hide_a_longer_delay(longer_s: float) -> None:
+    """Messages that wait for each other are later by the rate alone; those that find the link idle tell the rest."""
+    asked = replace(ASKED, rate_bps=50e6, delay_s=0.005)
+    designed = vw.everywhere(6, asked)
+    links = {**designed, (1, 2): replace(asked, rate_bps=25e6, delay_s=0.005 + longer_s)}
+    hosts = vw.hosts(6, of=vw.profile((55_000, 55_000), fixed_s=0.09), noise=0.05)
+    run = vw.run(Allreduce, size=6, seed=1, links=links, on_hosts=hosts, iterations=20)
+    found = observe(run.trace, replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp))
+    (departure,) = found.links.departures
+    assert departure.part is Part.RATE
+    assert ("later than its rate and its delay of 5 ms explain" in departure.evidence) == (longer_s > 0)
+    assert departure.restored.changes[0].less_s.values.max() == pytest.approx(longer_s, abs=0.001)

@@ -211,10 +211,12 @@ def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden:
     link, judged = each.link, each.judged
     departs = each.of.messages(judged.windows)
     bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
+    slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
     expected_bps = bits / float(each.designed_ns[departs].sum()) * 1e9
+    if link.designed.left is not None:  # what others leave it they would not, were it faster: what it carried is known
+        expected_bps = slowdown * bits / float(link.services_ns[departs].sum()) * 1e9
     would_ns = as_designed.exactly_ns(link)
     when = told_when(each, kind, would_ns)
-    slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
     of = (kind, expected_bps, when)
     evidence = losing_evidence(each, *of) if isinstance(each, LosingLink) else _evidence(each, *of)
     return Departure(
@@ -250,7 +252,8 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float, when: Stretches
     count = int(each.of.messages(judged.windows).sum())
     delay_s = float(np.median(link.designed_delay_ns)) / 1e9
     carried = f"{link.element} carried {count} messages {when.described()}"
-    rate = f"{formatting.rate(expected_bps / max(kind.rate, 1e-9))}, designed for {formatting.rate(expected_bps)}"
+    times = judged.slowdown if kind.part in UNTOLD else max(kind.rate, 1e-9)  # untold, all of it may be a rate
+    rate = f"{formatting.rate(expected_bps / times)}, designed for {formatting.rate(expected_bps)}"
     later = f"{formatting.seconds(kind.delay_ns / 1e9)} later than its rate and its delay of {delay_s * 1e3:.3g} ms"
     longer = f"each {judged.slowdown:.2f} x as long as designed for: at {rate}, or later by a delay"
     match kind.part:

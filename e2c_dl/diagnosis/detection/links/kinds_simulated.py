@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.links.ends import end_of
-from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns, waited_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns, least_late_ns, waited_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import (
     GRAIN_NS,
@@ -31,6 +31,7 @@ from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Part
+from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits_of
 
 CLEARLY = 0.8  # of what a delay leaves: a rate that leaves more is no better
 NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
@@ -74,7 +75,19 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     if kind.part is Part.LOSS:
         return kind
     end = end_of(each.link, each.of.messages(windows))
-    return kind if end is None else replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
+    if end is not None:
+        return replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
+    return _late_as_well(each, chosen, kind) if as_designed.exact else kind
+
+
+def _late_as_well(each: JudgedLink, chosen: npt.NDArray[np.bool_], kind: Kind) -> Kind:
+    """``kind``, and where that is a lower rate all the time, the delay that messages waiting for each other hide."""
+    link = each.link
+    if kind.part is not Part.RATE or kind.delay_ns or link.designed.left is not None or not each.judged.departs.all():
+        return kind
+    frame_ns = FULL_FRAME_BITS * float(np.median(link.expected_ns / wire_bits_of(link.rows["nbytes"])))
+    late_ns = late_first_bytes_ns(link, chosen, least=CERTAIN) - kind.rate * frame_ns  # a first segment is served, too
+    return replace(kind, delay_ns=late_ns) if late_ns > least_late_ns(link) else kind
 
 
 def within_stretches(each: JudgedLink) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,88 @@
+"""``e2c-dl whatif`` beside re-runs: of what changes by design later, of links that lose segments, of shared lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import said
+from simulated_scenario import PARAMETERS, scenario, simulated
+
+from e2c_dl.archive.read import open_archive
+from e2c_dl.diagnosis.diagnose import read_report
+from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
+
+PROFILE = ComputeProfile(
+    model="cnn", dtype="float32", parameters=PARAMETERS, buckets=((0, PARAMETERS),),
+    gradients={16: GradientTimes(data_s=0.001, forward_s=0.02, backward_s=(0.04,))}, step_s=0.0002, evaluate_s=0.01,
+)  # fmt: skip
+SLEEP = {"compute": {"method": "sleep", "cores": 1.0}}
+UPLINK = {"name": "uplink", "links": [{"src": "edge.*", "dst": "cloud.*"}]}
+LATER_S = 4  # after the run, and before the end of one with slower hosts
+SERVER = {"strategy": "parameterserver", "strategy_settings": {"server": 2}}
+LINK = {"src": "cloud-1", "dst": "edge-1", "rate": {"steps": {"0s": "50mbit", f"{LATER_S}s": "2mbit"}}}
+HOST = {"host": "cloud-1", "factor": {"steps": {"0s": 1, f"{LATER_S}s": 8}}}
+SHARED = {"name": "uplink", "rate": {"steps": {"0s": "40mbit", f"{LATER_S}s": "2mbit"}}}
+
+
+def ran(path: Path, emulation: dict[str, Any] | None = None, network: dict[str, Any] | None = None, **env: Any) -> Path:
+    folder = path / "scenario"
+    scenario(folder, emulation=SLEEP | (emulation or {}), profile=PROFILE.to_json(), **{"iterations": 8, **env})
+    if network is not None:
+        every = {"src": "*.*", "dst": "*.*", "rate": "50mbit", "delay": "5ms"}
+        (folder / "network.yaml").write_text(json.dumps({"networks": [every, network]}))
+    return simulated(folder, shapes_only=True).path
+
+
+def answered(path: Path, *argv: str) -> dict[str, Any]:
+    told = said("whatif", path, *argv, "--rerun", "--archive", str(path.parent / "again"), "--json")
+    assert told.code == 0, told.err
+    found: dict[str, Any] = json.loads(told.out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("emulation", "training"),
+    [
+        ({"schedules": {"links": [LINK]}}, {}),
+        ({"schedules": {"compute": [HOST]}}, {}),
+        ({"bottlenecks": [{**UPLINK, "rate": "40mbit"}], "schedules": {"bottlenecks": [SHARED]}}, SERVER),
+    ],
+    ids=["link", "host", "bottleneck"],
+)
+def test_what_changes_by_design_after_the_run_does_so_in_one_that_takes_longer(
+    tmp_path: Path, emulation: dict[str, Any], training: dict[str, Any]
+) -> None:
+    found = answered(ran(tmp_path, emulation, **training), "--set", "layer:edge.speed=0.1x")
+    assert found["measured_s"] < LATER_S < 0.8 * found["rerun"]["run_s"]
+    assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["--set", "link:edge->cloud.rate=2x"],
+        ["--set", "link:edge->cloud.delay=40ms"],  # and the way back is as it was
+        ["--without", "edge-2"],  # edge-1 -> cloud-1 carried nothing in the run, and loses as many
+    ],
+)
+def test_where_segments_are_lost_by_design_luck_is_simulated_too(tmp_path: Path, change: list[str]) -> None:
+    lossy = {"src": "edge.*", "dst": "cloud.*", "rate": "20mbit", "delay": "15ms", "loss": "1%", "symmetric": True}
+    found = answered(ran(tmp_path, network=lossy), *change)
+    assert found["method"] == "re-simulation"
+    assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_link_that_is_slower_than_its_share_of_a_line_is_known_by_what_it_carried(tmp_path: Path) -> None:
+    slow = {"seed": 1, "links": [{"src": "edge-1", "dst": "cloud-1", "rate_factor": 0.1}]}
+    path = ran(tmp_path, {"bottlenecks": [{**UPLINK, "rate": "60mbit"}], "injected": slow}, **SERVER)
+    report = read_report(open_archive(path))
+    (culprit,) = report.culprits
+    assert str(culprit.element) == "edge-1 -> cloud-1"
+    assert culprit.observed == pytest.approx(5e6, rel=0.02)
+    assert report.bottlenecks[0].element == culprit.element  # not the line: it is not full
+    found = answered(path, "--set", "link:edge-1->cloud-1.rate=10x")
+    assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.03)
+    assert culprit.saved_s == pytest.approx(found["measured_s"] - found["rerun"]["run_s"], rel=0.05)
