@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from threading import current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-from e2c_dl.tracing.hooks.calls import leave_uncompiled
+from e2c_dl.tracing.hooks.calls import compiling_of, leave_uncompiled
 from e2c_dl.tracing.hooks.optimizers import end_iteration
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
@@ -150,10 +150,12 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     from e2c_dl.tracing.session import MANY_EVENTS, Session
 
-    backward, clock = backward_of(tracer), Session.clock
+    backward, clock, compiling = backward_of(tracer), Session.clock, compiling_of(tracer)
 
     def timed(original: Function) -> Function:
         def run(*args: Any, **kwargs: Any) -> Any:
+            if compiling.looks():
+                return original(*args, **kwargs)
             session = tracer.session
             if session is None:
                 session = backward.unstepped(tracer)

@@ -15,7 +15,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.hooks.calls import leave_uncompiled, under_way
+from e2c_dl.tracing.hooks.calls import compiling_of, leave_all_uncompiled, leave_uncompiled, under_way
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
         return step
 
+    leave_uncompiled(Optimizer.profile_hook_step(began))  # it calls hooks: compiled, it would hide them
     patches.on_undo(register_optimizer_step_pre_hook(began).remove)
     patches.on_undo(register_optimizer_step_post_hook(ended).remove)
     patches.wrap(Optimizer, "__init__", made)
@@ -98,9 +99,11 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
     """What is called before a step, and after it."""
     from e2c_dl.tracing.session import Session
 
-    clock, step_phase = Session.clock, Phase.STEP
+    clock, step_phase, compiling = Session.clock, Phase.STEP, compiling_of(tracer)
 
     def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if compiling.looks():
+            return
         session = tracer.session
         if session is None or session.preparing or (get_ident() != session.main and _is_elsewhere(session)):
             return
@@ -112,6 +115,8 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
         session.events.append((session.entered, clock(), step_phase))
 
     def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if compiling.looks():
+            return
         session = tracer.session
         if session is None or session.preparing or not steps.depth or get_ident() != session.main:
             return
@@ -131,7 +136,7 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
         else:
             session.end_iteration(now_ns)
 
-    leave_uncompiled(began, ended)
+    leave_all_uncompiled(began, ended)
     return began, ended
 
 

@@ -13,7 +13,7 @@ from e2c_dl.trace.model import Phase
 pytest.importorskip("torch")
 
 COMPILED = """
-import io, torch
+import io, torch, warnings
 from torch._dynamo.utils import counters
 class Model(torch.nn.Module):
     def __init__(self):
@@ -30,12 +30,32 @@ for number in range(4):
     torch.save(model.state_dict(), io.BytesIO())
 assert counters["stats"]["unique_graphs"] == 1, counters["stats"]
 torch.export.export(model, (torch.ones(2, 4),), strict=True)
+warnings.filterwarnings("error", category=UserWarning)
+@torch.compile(backend="eager")
+def step():
+    optimizer.step()
+class Own(torch.optim.Optimizer):
+    @torch.no_grad()
+    def step(self):
+        for each in self.param_groups[0]["params"]:
+            each.add_(each.grad, alpha=-0.1)
+own = Own(model.parameters(), {})
+@torch.compile(backend="eager", fullgraph=True)
+def whole():
+    own.step()
+frames = counters["frames"]["total"]
+for number in range(3):
+    model(torch.ones(2, 4)).sum().backward()
+    step()
+    whole()
+assert counters["frames"]["total"] < frames + 100, "what looks on is compiled"
 """
 
 
 def test_what_is_compiled_is_compiled_once_though_it_is_saved_and_can_be_exported(tmp_path: Path) -> None:
     ((spans, _),) = attached(tmp_path, "-c", COMPILED).values()
     assert (spans["phase"] == Phase.CHECKPOINT).sum() == 4
+    assert (spans["phase"] == Phase.STEP).sum() == 4 + 3  # those of one that is compiled whole are not seen
 
 
 UNTOUCHED = """
