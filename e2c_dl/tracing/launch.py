@@ -37,7 +37,7 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         try:
             process = subprocess.Popen(
-                list(command), env=dict(environment), close_fds=False,  # as a shell's <(...); own ones are not inherited
+                list(command), env=dict(environment), close_fds=False,  # a shell's <(...); own ones end here
                 preexec_fn=as_it_was,  # noqa: PLW1509  # no threads yet
             )  # fmt: skip
         except OSError as error:

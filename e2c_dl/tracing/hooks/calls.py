@@ -5,6 +5,7 @@ And those that torch.compile makes of a script's: it looks into hooks, too.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,16 @@ def under_way(hooked: FrameType, most: int) -> int:
         found += frame.f_code is code
         frame = frame.f_back
     return found
+
+
+def recomputed(frame: FrameType | None) -> bool:
+    """Whether ``frame`` is within a checkpoint of torch's (reentrant): gradients are kept, though later."""
+    checkpoint = sys.modules.get("torch.utils.checkpoint")
+    function = getattr(checkpoint, "CheckpointFunction", None)
+    code = getattr(getattr(function, "forward", None), "__code__", None)
+    while code is not None and frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return code is not None and frame is not None
 
 
 class Compiling:
@@ -100,3 +111,25 @@ def _skip(within: str, functions: Iterable[Any]) -> None:
     for each in functions:
         if isinstance(each, FunctionType):
             frames.set_code_exec_strategy(each.__code__, skip)
+
+
+def outer_only(around: Callable[[Function], Function], compiling: Compiling) -> Callable[[Function], Function]:
+    """``around``, but for the calls that a function makes of itself."""
+
+    def once(original: Function) -> Function:
+        outer: list[bool] = []
+        wrapped = around(original)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if compiling.looks() or outer:
+                return original(*args, **kwargs)
+            outer.append(True)
+            try:
+                return wrapped(*args, **kwargs)
+            finally:
+                outer.clear()
+
+        leave_uncompiled(run)
+        return run
+
+    return once

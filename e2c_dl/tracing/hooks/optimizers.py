@@ -102,10 +102,10 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
     clock, step_phase, compiling = Session.clock, Phase.STEP, compiling_of(tracer)
 
     def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if compiling.looks():
-            return
-        session = tracer.session
-        if session is None or session.preparing or (get_ident() != session.main and _is_elsewhere(session)):
+        if (
+            compiling.looks() or (session := tracer.session) is None or session.preparing
+            or (get_ident() != session.main and _is_elsewhere(session))
+        ):  # fmt: skip
             return
         if steps.depth:
             _give_up(steps, session, under_way(sys._getframe(1), steps.depth))
@@ -115,10 +115,10 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
         session.events.append((session.entered, clock(), step_phase))
 
     def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if compiling.looks():
-            return
-        session = tracer.session
-        if session is None or session.preparing or not steps.depth or get_ident() != session.main:
+        if (
+            compiling.looks() or (session := tracer.session) is None or session.preparing
+            or not steps.depth or get_ident() != session.main
+        ):  # fmt: skip
             return
         if steps.depth > 1:
             _give_up(steps, session, 1 + under_way(sys._getframe(1), steps.depth - 1))
