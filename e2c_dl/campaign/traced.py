@@ -22,7 +22,8 @@ from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
 from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
-from e2c_dl.diagnosis.scripts import TRACED, WORLD_SIZE
+from e2c_dl.diagnosis.prefix import TRACED
+from e2c_dl.diagnosis.scripts import WORLD_SIZE
 from e2c_dl.errors import E2cDlError, InputError
 from e2c_dl.redaction import Redactor, without_found
 from e2c_dl.report.page.html import write_report

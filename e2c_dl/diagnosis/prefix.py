@@ -29,6 +29,9 @@ from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import SPAN, Phase, RankTrace, Spans, Trace
 
+TRACED = "traced"
+"""Of a run's facts: what is known of the script."""
+
 
 def common_iterations(trace: Trace) -> int:
     """How many iterations every rank has finished. Raises: AnalysisError, if there are no ranks or none has any."""
@@ -38,9 +41,15 @@ def common_iterations(trace: Trace) -> int:
     if _finished(least) == 0:
         there = _iterations(least)
         why = f"iterations 0 to {there[0] - 1} of it are lost" if len(there) else "it holds no finished iteration"
-        remedy = "analyses begin with the first" if len(there) else "look at its worker.log"
+        remedy = "analyses begin with the first" if len(there) else _remedy(trace)
         raise AnalysisError(f"trace of {least.host}: {why}; {remedy}")
     return _finished(least)
+
+
+def _remedy(trace: Trace) -> str:
+    if TRACED in trace.facts:
+        return "spans are written once a second: what a script did before it was killed is lost with it"
+    return "look at its worker.log"
 
 
 def common_prefix(trace: Trace) -> Trace:

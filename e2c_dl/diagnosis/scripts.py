@@ -19,6 +19,7 @@ from e2c_dl.diagnosis.detection.links.flows import LEAST_ITERATIONS, LEAST_LINKS
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Limitation, LinkSummary
 from e2c_dl.diagnosis.observed import Observed
+from e2c_dl.diagnosis.prefix import TRACED
 from e2c_dl.diagnosis.references import Reference, hardware_of
 from e2c_dl.diagnosis.states import timelines
 from e2c_dl.topology import Host, Topology
@@ -28,8 +29,8 @@ from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS, warm_up
 NO_SERVICE = "script"
 _SLOT = re.compile(r"(.+)_[0-9]+")
 MOST_HIDDEN = 0.2  # of a rank's training: where more is no state that was seen, a verdict lacks what it did then
-TRACED, WORLD_SIZE = "traced", "world_size"
-"""Of a run's facts: what is known of the script, and of that how many ranks there were, traced or not."""
+WORLD_SIZE = "world_size"
+"""Of what is known of the script: how many ranks there were, traced or not."""
 
 
 class _Traced(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ from e2c_dl.trace.attaching import LAYER
 from e2c_dl.trace.collectives import MOST_GROUP, WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing import attached, folder
+from e2c_dl.tracing.ends import failed
 from e2c_dl.tracing.hooks import files
 from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import Settings
@@ -86,7 +87,7 @@ def run(
     try:
         yield
     except BaseException as error:
-        session.end(f"{type(error).__name__}: {error}")
+        session.end(failed(error))
         raise
     else:
         session.end()

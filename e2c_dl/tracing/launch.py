@@ -37,7 +37,8 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         try:
             process = subprocess.Popen(
-                list(command), env=dict(environment), preexec_fn=as_it_was  # noqa: PLW1509  # no threads yet
+                list(command), env=dict(environment), close_fds=False,  # a shell's <(...); own ones end here
+                preexec_fn=as_it_was,  # noqa: PLW1509  # no threads yet
             )  # fmt: skip
         except OSError as error:
             raise InputError(f"{command[0]}: cannot be started: {error.strerror}; name a program") from error

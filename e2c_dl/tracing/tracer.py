@@ -16,9 +16,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from multiprocessing import util
-from types import TracebackType
 from typing import Any
 
+from e2c_dl.tracing.ends import UNKNOWN, Ending, told
 from e2c_dl.tracing.hooks.patches import Patches
 from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import RANK_PROCESS, Settings
@@ -34,7 +34,7 @@ class Tracer:
         self._installed: dict[Install, Patches] = {}
         self.steps = False  # an optimizer was made: its steps end iterations
         self._failure = ""
-        self._watching = False  # how this process ends
+        self._ending: Ending | None = None
         self._left: util.Finalize | None = None
         self._limitations: list[str] = []  # of before the session
         self.parts: dict[str, Any] = {}  # what hooks share, by name
@@ -45,10 +45,9 @@ class Tracer:
         """The session of this process, which begins now if there is none."""
         if self.session is None:
             self.session = Session(self.settings)
-            if not self._watching:
-                self._watching = True
-                atexit.register(self.end)
-                self._watch_failures()
+            if self._ending is None:
+                self._ending = Ending()
+                atexit.register(self._exit)
             if self._left is None or not self._left.still_active():  # a child of multiprocessing has left it out
                 self._left = util.Finalize(None, self._leave, exitpriority=100)  # and leaves without atexit
             for sentence in self._limitations:
@@ -96,6 +95,14 @@ class Tracer:
         if self.session is not None:
             self.session.end(self._failure)
 
+    def _exit(self) -> None:
+        """Python ends."""
+        failure = self._ending.failure() if self._ending is not None else ""
+        if failure is None:
+            self.limited(UNKNOWN)
+        self._failure = failure or ""
+        self.end()
+
     def _leave(self) -> None:
         """A child of multiprocessing ends; what it raised is told to nobody before."""
         error = sys.exc_info()[1]
@@ -103,22 +110,13 @@ class Tracer:
             within = error.__context__
             error = None if not error.code else error if within is None or within is self._handled else within
         if error is not None and error is not self._handled:
-            self._failure = _told(error)
+            self._failure = told(error)
         self.end()
 
     def _install(self, install: Install) -> None:
         patches = Patches()
         install(self, patches)
         self._installed[install] = patches
-
-    def _watch_failures(self) -> None:
-        before = sys.excepthook
-
-        def told(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-            self._failure = _told(error)
-            before(kind, error, traceback)
-
-        sys.excepthook = told
 
     def _forked(self) -> None:
         self._handled = sys.exc_info()[1]
@@ -127,11 +125,6 @@ class Tracer:
         self.session.abandon()
         if not self.session.opened:
             self.session = None
-
-
-def _told(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 Install = Callable[[Tracer, Patches], None]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from threading import current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Protocol
 
-from e2c_dl.tracing.hooks.calls import leave_uncompiled
+from e2c_dl.tracing.hooks.calls import compiling_of, leave_uncompiled
 from e2c_dl.tracing.hooks.optimizers import end_iteration
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
@@ -145,19 +145,19 @@ class Backward:
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
-    """Hook torch.autograd.backward, which Tensor.backward calls."""
+    """Hook torch.autograd.backward, which Tensor.backward calls, and torch.autograd.grad."""
     from torch import autograd
 
     from e2c_dl.tracing.session import MANY_EVENTS, Session
 
-    backward, clock = backward_of(tracer), Session.clock
+    backward, clock, compiling = backward_of(tracer), Session.clock, compiling_of(tracer)
 
     def timed(original: Function) -> Function:
         def run(*args: Any, **kwargs: Any) -> Any:
-            session = tracer.session
-            if session is None:
-                session = backward.unstepped(tracer)
-            if session is None or backward.under_way or get_ident() != session.main:
+            if compiling.looks() or backward.under_way:
+                return original(*args, **kwargs)
+            session = tracer.session or backward.unstepped(tracer)
+            if session is None or get_ident() != session.main:
                 return original(*args, **kwargs)
             if session.begun_ns is None:
                 session.active()
@@ -192,6 +192,42 @@ def install(tracer: Tracer, patches: Patches) -> None:
         return run
 
     patches.wrap(autograd, "backward", timed)
+    patches.wrap(autograd, "grad", _asked(tracer))
+
+
+def _asked(tracer: Tracer) -> Callable[[Function], Function]:
+    """A pass whose gradients are given to who asks: nobody reduces them, and it ends no iteration."""
+    import torch
+
+    from e2c_dl.tracing.session import MANY_EVENTS, Session
+
+    backward, clock, compiling = backward_of(tracer), Session.clock, compiling_of(tracer)
+    compilation = torch._guards.CompileContext.try_get  # a graph that is being made is asked, too
+
+    def around(original: Function) -> Function:
+        def grad(*args: Any, **kwargs: Any) -> Any:
+            if compiling.looks() or backward.under_way or compilation() is not None:
+                return original(*args, **kwargs)
+            session = tracer.session
+            if session is None or get_ident() != session.main:
+                return original(*args, **kwargs)
+            if session.begun_ns is None:
+                session.active()
+            events = session.events
+            if len(events) >= MANY_EVENTS:
+                session.relieve()
+            events.append((session.began_backward, clock()))
+            backward.under_way = True
+            try:
+                return original(*args, **kwargs)
+            finally:
+                backward.under_way = False
+                events.append((session.closed, clock()))
+
+        leave_uncompiled(grad)
+        return grad
+
+    return around
 
 
 def backward_of(tracer: Tracer) -> Backward:

@@ -5,7 +5,8 @@ And those that torch.compile makes of a script's: it looks into hooks, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,16 @@ def under_way(hooked: FrameType, most: int) -> int:
         found += frame.f_code is code
         frame = frame.f_back
     return found
+
+
+def recomputed(frame: FrameType | None) -> bool:
+    """Whether ``frame`` is within a checkpoint of torch's (reentrant): gradients are kept, though later."""
+    checkpoint = sys.modules.get("torch.utils.checkpoint")
+    function = getattr(checkpoint, "CheckpointFunction", None)
+    code = getattr(getattr(function, "forward", None), "__code__", None)
+    while code is not None and frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return code is not None and frame is not None
 
 
 class Compiling:
@@ -73,16 +84,52 @@ def leave_uncompiled(*functions: Callable[..., Any]) -> None:
     It guards the lengths of lists that it sees; the thread that writes empties a session's at any time, which would end
     the script. torch before 2.7 has no such way: there they are compiled.
     """
-    import torch
-
     from e2c_dl.tracing.numbers import Numbers
     from e2c_dl.tracing.session import Session
+
+    methods = [each for owner in (Session, Numbers) for each in vars(owner).values()]
+    _skip("DEFAULT", functions)
+    _skip("SKIP", methods)
+
+
+def leave_all_uncompiled(*functions: Callable[..., Any]) -> None:
+    """As :func:`leave_uncompiled`, for ``functions`` that call nothing of the script's: nor is what they call compiled.
+
+    What a first step has done, to write down whose trace it is, would be hundreds of functions.
+    """
+    leave_uncompiled()
+    _skip("SKIP", functions)
+
+
+def _skip(within: str, functions: Iterable[Any]) -> None:
+    import torch
 
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)  # skip_code imports all of dynamo
     if not all(hasattr(frames, name) for name in ("set_code_exec_strategy", "_FrameExecStrategy", "_FrameAction")):
         return
-    skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-    methods = [each for owner in (Session, Numbers) for each in vars(owner).values()]
-    for each in (*functions, *methods):
+    skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, getattr(frames._FrameAction, within))
+    for each in functions:
         if isinstance(each, FunctionType):
             frames.set_code_exec_strategy(each.__code__, skip)
+
+
+def outer_only(around: Callable[[Function], Function], compiling: Compiling) -> Callable[[Function], Function]:
+    """``around``, but for the calls that a function makes of itself."""
+
+    def once(original: Function) -> Function:
+        outer: list[bool] = []
+        wrapped = around(original)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if compiling.looks() or outer:
+                return original(*args, **kwargs)
+            outer.append(True)
+            try:
+                return wrapped(*args, **kwargs)
+            finally:
+                outer.clear()
+
+        leave_uncompiled(run)
+        return run
+
+    return once

@@ -6,7 +6,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.hooks.calls import leave_uncompiled
+from e2c_dl.tracing.hooks.calls import compiling_of, leave_uncompiled
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -19,10 +19,12 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     from e2c_dl.tracing.session import MANY_EVENTS, Session
 
-    clock, data = Session.clock, Phase.DATA
+    clock, data, compiling = Session.clock, Phase.DATA, compiling_of(tracer)
 
     def timed(original: Function) -> Function:
         def __next__(self: Any) -> Any:  # noqa: N807
+            if compiling.looks():
+                return original(self)
             session = tracer.session
             if session is None or get_ident() != session.main:
                 return original(self)

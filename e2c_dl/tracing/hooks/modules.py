@@ -3,9 +3,9 @@
 EVALUATE, too, is the call of one in evaluation mode that was called in training mode before: many scripts evaluate and
 forget ``torch.no_grad``. One that is trained in evaluation mode, its statistics frozen, never was.
 
-Hooks stand on the modules that a script asks for its parameters, or tells to evaluate, and on those that wrap others
-(DDP, FSDP, what torch.compile makes): a call of any other costs nothing. One that was only ever called within another
-loses its hooks again.
+Hooks stand on the modules that a script asks for its parameters, or tells to train or to evaluate, and on those that
+wrap others (DDP, FSDP, what torch.compile makes): a call of any other costs nothing. One that was only ever called
+within another loses its hooks again.
 
 What torch.compile compiles sees a hook that does nothing. Where that hides all of a forward, FORWARD is said to last
 from the batch to the backward. What is pickled, saved or scripted has no hooks.
@@ -23,7 +23,14 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.hooks.calls import compiling_of, under_way
+from e2c_dl.tracing.hooks.calls import (
+    compiling_of,
+    leave_all_uncompiled,
+    leave_uncompiled,
+    outer_only,
+    recomputed,
+    under_way,
+)
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -159,7 +166,8 @@ class Before(Hook):
         events = session.events
         if len(events) >= self._many:
             session.relieve()
-        if not outermost.grad_enabled() or (watched.trained and not training):
+        evaluates = watched.trained and not training
+        if evaluates or (not outermost.grad_enabled() and not (training and recomputed(sys._getframe(1)))):
             events.append((session.entered, self._clock(), _EVALUATE))
             return
         if session.begun_ns is None:
@@ -188,7 +196,7 @@ class After(Hook):
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
-    """Watch modules whose parameters are asked for, or that are told to evaluate, and those that wrap others."""
+    """Watch modules whose parameters are asked for, or that are told what to do, and those that wrap others."""
     import torch
     from torch.nn import Module
     from torch.nn.parallel import DistributedDataParallel
@@ -203,6 +211,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
                 outermost.watch(self)
             return original(self, *args, **kwargs)
 
+        leave_uncompiled(method)
         return method
 
     def unhooked(original: Function) -> Function:
@@ -220,8 +229,10 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
         return compile_
 
+    leave_all_uncompiled(Before.__call__, After.__call__)
     for name in ("parameters", "named_parameters", "eval"):
         patches.wrap(Module, name, seen)
+    patches.wrap(Module, "train", outer_only(seen, outermost.compiling))  # it tells those within, too
     if hasattr(Module, "__getstate__"):  # Python 3.11 and later have one for every class
         patches.wrap(Module, "__getstate__", _without_hooks)
     patches.wrap(DistributedDataParallel, "__init__", _watching(outermost))

@@ -15,7 +15,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
-from e2c_dl.tracing.hooks.calls import leave_uncompiled, under_way
+from e2c_dl.tracing.hooks.calls import compiling_of, leave_all_uncompiled, leave_uncompiled, under_way
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
         return step
 
+    leave_uncompiled(Optimizer.profile_hook_step(began))  # it calls hooks: compiled, it would hide them
     patches.on_undo(register_optimizer_step_pre_hook(began).remove)
     patches.on_undo(register_optimizer_step_post_hook(ended).remove)
     patches.wrap(Optimizer, "__init__", made)
@@ -98,11 +99,13 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
     """What is called before a step, and after it."""
     from e2c_dl.tracing.session import Session
 
-    clock, step_phase = Session.clock, Phase.STEP
+    clock, step_phase, compiling = Session.clock, Phase.STEP, compiling_of(tracer)
 
     def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        session = tracer.session
-        if session is None or session.preparing or (get_ident() != session.main and _is_elsewhere(session)):
+        if (
+            compiling.looks() or (session := tracer.session) is None or session.preparing
+            or (get_ident() != session.main and _is_elsewhere(session))
+        ):  # fmt: skip
             return
         if steps.depth:
             _give_up(steps, session, under_way(sys._getframe(1), steps.depth))
@@ -112,8 +115,10 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
         session.events.append((session.entered, clock(), step_phase))
 
     def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        session = tracer.session
-        if session is None or session.preparing or not steps.depth or get_ident() != session.main:
+        if (
+            compiling.looks() or (session := tracer.session) is None or session.preparing
+            or not steps.depth or get_ident() != session.main
+        ):  # fmt: skip
             return
         if steps.depth > 1:
             _give_up(steps, session, 1 + under_way(sys._getframe(1), steps.depth - 1))
@@ -131,7 +136,7 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
         else:
             session.end_iteration(now_ns)
 
-    leave_uncompiled(began, ended)
+    leave_all_uncompiled(began, ended)
     return began, ended
 
 

@@ -116,6 +116,9 @@ def test_what_a_trace_lost_is_said() -> None:
 def test_a_run_without_a_finished_iteration_cannot_be_analysed() -> None:
     with pytest.raises(AnalysisError, match="edge-1: it holds no finished iteration"):
         analyse(cut(simulate(RING), rank=0, until_iteration=0), RING.reference())
+    script = cut(simulate(RING), rank=0, until_iteration=0)
+    with pytest.raises(AnalysisError, match="before it was killed is lost"):  # it has no worker.log
+        analyse(replace(script, facts={**script.facts, "traced": {"exit_code": 137}}), RING.reference())
     with pytest.raises(AnalysisError, match="no rank"):
         analyse(Trace(ranks=(), facts={}), RING.reference())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -22,3 +23,24 @@ def test_a_command_is_waited_for_and_hears_of_its_children_as_it_would_untraced(
     command = [sys.executable, "-c", LAUNCHED, of_children]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.split() == [of_children, "7", "1"]
+
+
+READING = """
+import os, sys
+from e2c_dl.tracing import launch
+own = os.open(os.devnull, os.O_RDONLY)
+command = "import os, sys; print(os.read(int(sys.argv[1]), 9).decode(), os.path.exists('/proc/self/fd/' + sys.argv[2]))"
+launch.run([sys.executable, "-c", command, sys.argv[1], str(own)], os.environ)
+"""
+
+
+def test_a_command_has_what_its_shell_left_open_and_nothing_of_this_process() -> None:
+    reading, writing = os.pipe()  # as bash's <(echo lr: 0.1)
+    os.write(writing, b"lr: 0.1")
+    try:
+        command = [sys.executable, "-c", READING, str(reading)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, pass_fds=[reading])
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert done.stdout.split() == ["lr:", "0.1", "False"]

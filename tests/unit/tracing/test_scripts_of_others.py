@@ -13,7 +13,7 @@ from e2c_dl.trace.model import Phase
 pytest.importorskip("torch")
 
 COMPILED = """
-import io, torch
+import io, torch, warnings
 from torch._dynamo.utils import counters
 class Model(torch.nn.Module):
     def __init__(self):
@@ -30,12 +30,32 @@ for number in range(4):
     torch.save(model.state_dict(), io.BytesIO())
 assert counters["stats"]["unique_graphs"] == 1, counters["stats"]
 torch.export.export(model, (torch.ones(2, 4),), strict=True)
+warnings.filterwarnings("error", category=UserWarning)
+@torch.compile(backend="eager")
+def step():
+    optimizer.step()
+class Own(torch.optim.Optimizer):
+    @torch.no_grad()
+    def step(self):
+        for each in self.param_groups[0]["params"]:
+            each.add_(each.grad, alpha=-0.1)
+own = Own(model.parameters(), {})
+@torch.compile(backend="eager", fullgraph=True)
+def whole():
+    own.step()
+frames = counters["frames"]["total"]
+for number in range(3):
+    model(torch.ones(2, 4)).sum().backward()
+    step()
+    whole()
+assert counters["frames"]["total"] < frames + 100, "what looks on is compiled"
 """
 
 
 def test_what_is_compiled_is_compiled_once_though_it_is_saved_and_can_be_exported(tmp_path: Path) -> None:
     ((spans, _),) = attached(tmp_path, "-c", COMPILED).values()
     assert (spans["phase"] == Phase.CHECKPOINT).sum() == 4
+    assert (spans["phase"] == Phase.STEP).sum() == 4 + 3  # those of one that is compiled whole are not seen
 
 
 UNTOUCHED = """
@@ -180,3 +200,40 @@ def test_an_optimizer_that_takes_anothers_place_ends_iterations_from_its_first_s
     """Nobody else does: one of other parameters, or one that is used beside the former."""
     ((spans, _),) = attached(tmp_path, "-c", UNFROZEN).values()
     assert (spans["phase"] == Phase.ITERATION).sum() == 4 + 4 + 4 + 4 + 3, "the last one was not made anew"
+
+
+PIECES = """
+import torch
+from torch.utils.checkpoint import checkpoint
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+    def forward(self, values):
+        return self.head(checkpoint(self.body, values, use_reentrant=True))
+told, untold = Model(), Model()
+told.train()
+for model in (told, untold):  # asked for parameters in pieces
+    optimizer = torch.optim.SGD([{"params": model.body.parameters()}, {"params": model.head.parameters()}], lr=0.1)
+    for number in range(4):
+        loss = model(torch.ones(8, 64, requires_grad=True)).pow(2).mean()
+        if model is told:
+            torch.autograd.grad(loss, model.head.weight, create_graph=True)
+        loss.backward()
+        optimizer.step()
+with torch.no_grad():
+    told(torch.ones(8, 64))
+"""
+
+
+def test_models_that_are_trained_piece_by_piece_have_forwards_and_gradients_that_are_asked_for_are_backward(
+    tmp_path: Path,
+) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", PIECES).values()
+    count = {number: Counter(spans["phase"][spans["iteration"] == number]) for number in range(8)}
+    assert {count[number][Phase.EVALUATE] for number in range(8)} == {0}, "a checkpoint's forward is none"
+    assert {count[number][Phase.FORWARD] for number in range(1, 4)} == {2}, "the whole, and what is computed again"
+    assert {count[number][Phase.BACKWARD] for number in range(1, 4)} == {3}
+    assert {count[number][Phase.FORWARD] for number in range(5, 8)} == {3}
+    assert {count[number][Phase.BACKWARD] for number in range(5, 8)} == {2}
+    assert (spans["phase"] == Phase.EVALUATE).sum() == 1

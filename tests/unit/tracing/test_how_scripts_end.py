@@ -1,0 +1,42 @@
+"""How a process ended is known as it ends: by whatever way, and whoever has caught what."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WATCHED = """
+import atexit, sys, threading
+from e2c_dl.tracing.ends import Ending
+ending = Ending()
+atexit.register(lambda: print("told", repr(ending.failure())))
+def mine(*_):
+    print("mine")
+"""
+
+WAYS = {
+    "": "''",
+    "sys.exit()": "''",
+    "sys.exit(0)": "''",
+    "sys.exit(4)": "'SystemExit: 4'",
+    "exit(5)": "'SystemExit: 5'",
+    "sys.exit('bad luck\\nor not')": "'SystemExit: bad luck'",
+    "try:\n    1 / 0\nexcept ZeroDivisionError:\n    sys.exit(3)": "'SystemExit: 3'",
+    "try:\n    sys.exit(4)\nexcept SystemExit:\n    pass": "''",
+    "try:\n    sys.exit(4)\nexcept SystemExit:\n    sys.exit(0)": "''",
+    "try:\n    1 / 0\nexcept ZeroDivisionError:\n    sys.excepthook(*sys.exc_info())": "''",
+    "sys.excepthook = mine\n1 / 0": "'ZeroDivisionError: division by zero'",
+    "thread = threading.Thread(target=sys.exit, args=(4,))\nthread.start()\nthread.join()": "''",
+    "raise SystemExit(4)": "None",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_how_a_process_ends_is_told_as_it_does(way: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED + way], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.stdout.splitlines()[-1] == f"told {WAYS[way]}"
+    assert done.stdout.count("told") == 1
