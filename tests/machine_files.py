@@ -44,6 +44,10 @@ def tops() -> set[str]:
     return {f"/{name}" for name in os.listdir("/")} | {str(path) for path in Path.home().glob("[!.]*")}
 
 
+def _all() -> set[str]:
+    return {*listing().splitlines(), *(f"{file}: {digest}" for file, digest in sums().items())}
+
+
 @contextmanager
 def unchanged(besides: Path) -> Iterator[str]:
     """A law: hosts may write the mark that this yields wherever they like, and the machine stays as it is.
@@ -57,10 +61,12 @@ def unchanged(besides: Path) -> Iterator[str]:
     for canary in canaries:
         canary.mkdir()
         (canary / "kept").write_text("kept")
-    before, began_s = (listing(), sums(), tops()), time.time()
+    before, names, began_s = _all(), tops(), time.time()
     try:
         yield mark
-        assert (listing(), sums(), tops() - before[2]) == (*before[:2], set())
+        changed, more = sorted(_all() ^ before), tops() - names
+        assert not changed, changed  # told: outside of a test's module an assertion says no values by itself
+        assert not more, more
         for canary in canaries:
             assert {each.name: each.read_text() for each in canary.iterdir()} == {"kept": "kept"}, canary
             assert canary.stat().st_mode & stat.S_IRWXU, canary
