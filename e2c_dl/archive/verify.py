@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from e2c_dl import formatting
 from e2c_dl.archive import layout, manifest
 from e2c_dl.archive.run import read_run
 from e2c_dl.beneath import Place
@@ -63,7 +64,8 @@ def altered(path: Path) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join([*names[:MOST_NAMED], *([f"and {len(names) - MOST_NAMED} more"] if names[MOST_NAMED:] else [])])
+    shown = (formatting.visible(name) for name in names[:MOST_NAMED])  # a damaged manifest may name anything
+    return ", ".join([*shown, *([f"and {len(names) - MOST_NAMED} more"] if names[MOST_NAMED:] else [])])
 
 
 def _crate_problems(path: Path) -> list[str]:
