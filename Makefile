@@ -85,10 +85,10 @@ test-all: setup-docker setup-vagrant setup-uml setup-browser ## what test does, 
 
 define tests
 	@$(MAKE) tests-side-by-side THOROUGH='$(1)'
-	@$(MAKE) -j2 tests-alone what-waits THOROUGH='$(1)'
+	@$(MAKE) -j3 tests-alone lint-when-idle laws-when-idle THOROUGH='$(1)'
 endef
 
-.PHONY: tests-side-by-side tests-alone what-waits
+.PHONY: tests-side-by-side tests-alone lint-when-idle laws-when-idle
 tests-side-by-side: setup
 	@echo '== unit tests, tc in User-Mode Linux, runs on this machine'
 	@$(BIN)/python -m pytest --collect-only -qq tests >/dev/null || : # else each worker compiles all modules of tests anew
@@ -98,10 +98,12 @@ tests-alone: setup
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
 	@$(BIN)/python -m pytest -m 'alone $(THOROUGH)' tests/local $(AGAIN)
 
-what-waits: setup # what runs alone leaves most of the processors idle: these take what is left, and give way at once
+lint-when-idle:
 	@$(WHEN_IDLE) $(MAKE) lint
+
+laws-when-idle: setup
 	@echo '== laws and fuzz'
-	@$(WHEN_IDLE) $(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) -o cache_dir=.pytest_cache/waits -m 'not alone $(THOROUGH)' tests/laws tests/fuzz
+	@$(WHEN_IDLE) $(BIN)/python -m pytest $(AS_MANY_AS_PROCESSORS) -o cache_dir=.pytest_cache/when-idle -m 'not alone $(THOROUGH)' tests/laws tests/fuzz
 
 .PHONY: docs
 docs: setup ## all pages as a site, site/index.html, which reads and searches from files (about 10 seconds, no network)

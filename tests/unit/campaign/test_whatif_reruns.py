@@ -47,7 +47,7 @@ def answered(path: Path, *argv: str) -> dict[str, Any]:
     ("emulation", "training"),
     [
         ({"schedules": {"links": [LINK]}}, {}),
-        ({"schedules": {"compute": [HOST]}}, {}),
+        pytest.param({"schedules": {"compute": [HOST]}}, {}, marks=pytest.mark.thorough),
         ({"bottlenecks": [{**UPLINK, "rate": "40mbit"}], "schedules": {"bottlenecks": [SHARED]}}, SERVER),
     ],
     ids=["link", "host", "bottleneck"],
@@ -63,7 +63,7 @@ def test_what_changes_by_design_after_the_run_does_so_in_one_that_takes_longer(
 @pytest.mark.parametrize(
     "change",
     [
-        ["--set", "link:edge->cloud.rate=2x"],
+        pytest.param(["--set", "link:edge->cloud.rate=2x"], marks=pytest.mark.thorough),
         ["--set", "link:edge->cloud.delay=40ms"],  # and the way back is as it was
         ["--without", "edge-2"],  # edge-1 -> cloud-1 carried nothing in the run, and loses as many
     ],
