@@ -98,7 +98,7 @@ tests-alone: setup
 	@echo '== runs whose rates, delays or verdicts are checked, one at a time'
 	@$(BIN)/python -m pytest -m 'alone $(THOROUGH)' tests/local $(AGAIN)
 
-lint-when-idle:
+lint-when-idle: setup
 	@$(WHEN_IDLE) $(MAKE) lint
 
 laws-when-idle: setup

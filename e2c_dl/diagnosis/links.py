@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise, least
-from e2c_dl.ethernet import segments_of, wire_bits_of
+from e2c_dl.ethernet import FULL_FRAME_BITS, segments_of, wire_bits_of
 from e2c_dl.topology import BurstLoss, Pair
 from e2c_dl.trace.messages import MessageArray
 from e2c_dl.trace.propagation.connections import LinkTraffic
@@ -115,6 +115,11 @@ class ObservedLink:
     def segments(self) -> int:
         """That carry its messages, each of which has at least one."""
         return int(segments_of(self.rows["nbytes"]).sum())
+
+    @property
+    def frame_ns(self) -> float:
+        """What a full frame takes at the rate that is designed for it."""
+        return FULL_FRAME_BITS * float(np.median(self.expected_ns / wire_bits_of(self.rows["nbytes"])))
 
     @property
     def sent_again(self) -> float | None:

@@ -86,7 +86,7 @@ class Observed:
             }
         hosts = {rank.rank: rank.host for rank in self.trace.ranks}
         edges_s = edges_of(self._restored, {host: rank for rank, host in hosts.items()})
-        rates_bps = self._changing().rates_bps
+        rates_bps = self._changing.rates_bps
         found = measured_links(self.messages, self.design.began_ns, self.delays_ns, edges_s, rates_bps)
         return {(hosts[src], hosts[dst]): link for (src, dst), link in found.items()}
 
@@ -107,7 +107,7 @@ class Observed:
             delays_ns = self._delays_ns_of(messages)
         return retraining.world(
             self.whole, messages, delays_ns, self._restored, self._as_designed(retraining),
-            modelled=self.design.reference.modelled, changing=self._changing(), ways_back=self._ways_back,
+            modelled=self.design.reference.modelled, changing=self._changing, ways_back=self._ways_back,
             hardware=self.design.reference.hardware,
         )  # fmt: skip
 
@@ -122,6 +122,7 @@ class Observed:
         }  # fmt: skip
         return frozenset((ranks[each.src], ranks[each.dst or ""]) for each in changed - by_themselves)
 
+    @cached_property
     def _changing(self) -> Changing:
         """What of the design changes during the run, or would if it took longer."""
         design, ranks = self.design.foreseen, {rank.host: rank.rank for rank in self.trace.ranks}
@@ -157,7 +158,7 @@ class Observed:
         Those that carried something, and their ways back, whose delay is half of a round trip; and all others that the
         strategy may use, if they are not more than MOST_UNUSED.
         """
-        names = {rank.rank: rank.host for rank in self.trace.ranks}
+        names, design = {rank.rank: rank.host for rank in self.trace.ranks}, self.design.foreseen
         used = self.messages.by_link().keys()
         may_be_used = retraining.strategy().used_links([rank.layer for rank in self.trace.ranks])
         pairs = {*used, *((dst, src) for src, dst in used), *(may_be_used if len(may_be_used) <= MOST_UNUSED else ())}
@@ -171,7 +172,7 @@ class Observed:
         for src, dst in pairs:
             pair = names[src], names[dst]
             if pair not in as_measured and (pair not in departs or self.design.reference.modelled):
-                designed = self.design.foreseen.alone(pair)
+                designed = design.alone(pair)
                 if designed.own is not None and (not designed.loses or self._loses_as_designed(pair)):
                     found[src, dst] = designed
         return found

@@ -27,7 +27,7 @@ import numpy as np
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind, SpeedUp
-from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.piecewise import Piecewise, least
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.diagnosis.replay.whatif import Change, Line, Predictor, WhatIf, scaled
 from e2c_dl.topology import Host
@@ -122,12 +122,13 @@ def _scale(link: ObservedLink, left: Piecewise, times: float, *, is_slow: bool) 
     ``is_slow``: it is slower by itself than designed, and what a message took beyond its share tells how much.
     """
     own = link.designed.own
-    own_ns = np.zeros(len(link.rows)) if own is None else link.expected_at_ns(own)
+    then_ns = link.expected_at_ns(left if own is None else least(own.mapped(lambda bps: bps * times), left))
     took_ns = link.expected_ns
     if is_slow:
-        own_ns = np.where(link.services_ns > took_ns, link.services_ns, own_ns)
+        slower = link.services_ns > took_ns
+        then_ns = np.maximum(then_ns, np.where(slower, link.services_ns / times, 0.0))
         took_ns = np.maximum(link.services_ns, took_ns)
-    return float(np.maximum(link.expected_at_ns(left), own_ns / times).sum() / took_ns.sum())
+    return float(then_ns.sum() / took_ns.sum())
 
 
 def _groups(twice: Mapping[Element, WhatIf], ranked: Sequence[SpeedUp], design: Design) -> Iterator[_Asked]:

@@ -138,11 +138,10 @@ def _unknown(report: Report) -> str:
 
 def _untold(report: Report) -> str:
     """Of a trace that lacks so much that nobody can say what anything costs, as where a rank's is missing."""
-    share = (
-        f"{report.unexplained * 100:.0f} % of the run's longest path has no known cause in the trace{_where(report)}"
-    )
-    if report.unexplained <= MOST_UNKNOWN:
-        share = _unknown(report)
+    share = _unknown(report)
+    if report.unexplained > MOST_UNKNOWN:
+        what = "of the run's longest path has no known cause in the trace"
+        share = f"{report.unexplained * 100:.0f} % {what}{_where(report)}"
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
     if not report.findings:
         return f"No verdict: nothing that could be judged departs from {asked}, but {share}."
@@ -160,9 +159,8 @@ def _where(report: Report) -> str:
     most = [name for name, seconds in per_iteration_s.items() if seconds >= MOST_OTHER * report.mean_iteration_s]
     if not most or min(per_iteration_s[name] for name in most) < FAR_MORE * least_s:
         return ""
-    spent_s = max(per_iteration_s[name] for name in most)
-    others = f", others from {formatting.seconds(least_s)} on" if len(most) < len(per_iteration_s) else ""
-    return f" ({some('host', most)}: {formatting.seconds(spent_s)} per iteration in what no phase names{others})"
+    spent = f"{formatting.seconds(max(per_iteration_s.values()))} per iteration in what no phase names"
+    return f" ({some('host', most)}: {spent}, others from {formatting.seconds(least_s)} on)"
 
 
 def _unseen(report: Report) -> str:

@@ -212,9 +212,10 @@ def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden:
     departs = each.of.messages(judged.windows)
     bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
     slowdown = kind.rate if kind.part is Part.RATE and not kind.delay_ns else judged.slowdown  # as evidence has it
-    expected_bps = bits / float(each.designed_ns[departs].sum()) * 1e9
+    usual_ns = float(each.designed_ns[departs].sum())
     if link.designed.left is not None:  # what others leave it they would not, were it faster: what it carried is known
-        expected_bps = slowdown * bits / float(link.services_ns[departs].sum()) * 1e9
+        usual_ns = float(link.services_ns[departs].sum()) / slowdown
+    expected_bps = bits / usual_ns * 1e9
     would_ns = as_designed.exactly_ns(link)
     when = told_when(each, kind, would_ns)
     of = (kind, expected_bps, when)

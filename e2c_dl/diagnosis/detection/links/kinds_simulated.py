@@ -31,7 +31,6 @@ from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Part
-from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits_of
 
 CLEARLY = 0.8  # of what a delay leaves: a rate that leaves more is no better
 NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why messages are late either
@@ -85,9 +84,9 @@ def _late_as_well(each: JudgedLink, chosen: npt.NDArray[np.bool_], kind: Kind) -
     link = each.link
     if kind.part is not Part.RATE or kind.delay_ns or link.designed.left is not None or not each.judged.departs.all():
         return kind
-    frame_ns = FULL_FRAME_BITS * float(np.median(link.expected_ns / wire_bits_of(link.rows["nbytes"])))
-    late_ns = late_first_bytes_ns(link, chosen, least=CERTAIN) - kind.rate * frame_ns  # a first segment is served, too
-    return replace(kind, delay_ns=late_ns) if late_ns > least_late_ns(link) else kind
+    late_ns = late_first_bytes_ns(link, chosen, least=CERTAIN)
+    by_rate_ns = kind.rate * link.frame_ns  # at most: a first segment is served, too
+    return replace(kind, delay_ns=late_ns) if late_ns - by_rate_ns > least_late_ns(link) else kind
 
 
 def within_stretches(each: JudgedLink) -> npt.NDArray[np.bool_]:

@@ -36,7 +36,6 @@ from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import Stretches
-from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits_of
 from e2c_dl.topology import Pair
 
 MORE = 0.5  # of what is lost by design: so much more is sent again where more is lost
@@ -94,8 +93,7 @@ def _explains(each: LosingLink, delay_ns: float, departs: npt.NDArray[np.bool_])
     itself, and round trips longer.
     """
     link, slowdown = each.link, each.judged.slowdown
-    bits_ns = float(np.median(link.expected_ns / wire_bits_of(link.rows["nbytes"])))
-    by_rate_ns = (slowdown - 1) * FULL_FRAME_BITS * bits_ns
+    by_rate_ns = (slowdown - 1) * link.frame_ns
     usual_ns = max(1.0, float(np.median(each.designed_ns[departs])))
     most = 1 + delay_ns / max(1.0, link.round_trip_ns) + delay_ns / usual_ns
     return delay_ns - by_rate_ns > least_late_ns(link) and slowdown <= EXPLAINED * most
