@@ -31,7 +31,6 @@ from e2c_dl.diagnosis.model import (
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.prefix import about_completeness, about_losses
 from e2c_dl.diagnosis.references import Reference
-from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.resimulation.alike import by_other_luck
 from e2c_dl.diagnosis.resimulation.luck import averaged
@@ -112,7 +111,7 @@ def analyse(
         *observed.untrusted.limitations,
         *hosts.limitations,
         *links.limitations,
-        *(_about_replay(replay, half_error) if world is None else ()),
+        *(_about_replay(observed, half_error) if world is None else ()),
         *_about_world(made, is_used=world is not None),
         *([DEAF] if deaf else ()),
         *([TIMED] if retraining is not None and retraining.by_time else ()),
@@ -235,10 +234,14 @@ def _links(trace: Trace, carried: Sequence[ObservedLink]) -> tuple[LinkSummary, 
     )
 
 
-def _about_replay(replay: Replay, half_error: float) -> Iterator[Limitation]:
+def _about_replay(observed: Observed, half_error: float) -> Iterator[Limitation]:
+    replay = observed.replay
     if replay.unexplained > MAX_UNEXPLAINED:
-        share = f"{_percent(replay.unexplained)} of the longest path is gaps, waking up and waits without a known cause"
-        yield Limitation(sentence=f"{share}, which no what-if changes: savings may be more.")
+        what, unless = "gaps, waking up and waits without a known cause", ""
+        if observed.collectives is not None:
+            what, unless = f"work that no phase names, {what}", ", unless a host is named for it"
+        share = f"{_percent(replay.unexplained)} of the longest path is {what}"
+        yield Limitation(sentence=f"{share}, which no what-if changes{unless}: savings may be more.")
     if half_error > MAX_HALF_ERROR:
         off = f"The second half of the run is {_percent(half_error)} off what the first half's durations predict"
         yield Limitation(sentence=f"{off}: savings hold for this run, and less for another.")

@@ -65,6 +65,7 @@ class Part(Enum):
     EVALUATION = "evaluation"
     CHECKPOINT = "checkpoint"
     COPY = "copies"  # between a host's memory and its device's
+    OTHER = "work that no phase names"  # of a script, such as data that are loaded by hand
     RATE = "rate"
     DELAY = "delay"
     RATE_OR_DELAY = "rate or delay"  # its messages, alike in size and apart in time, do not tell which

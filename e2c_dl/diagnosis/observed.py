@@ -15,6 +15,7 @@ from e2c_dl.diagnosis.detection.links.departures import carried_by_link, link_de
 from e2c_dl.diagnosis.detection.links.flows import flow_departures
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.stalls import stalled_iterations, stalls
+from e2c_dl.diagnosis.detection.unnamed import with_unnamed
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
 from e2c_dl.diagnosis.links import Designed, ObservedLink, in_service_order
@@ -220,6 +221,7 @@ def observe(trace: Trace, reference: Reference, *, by_luck: bool = True) -> Obse
 def _of_library(trace: Trace, prefix: Trace, iterations: int, design: Design, windows: Windows) -> Observed:
     """What ``trace``, cut to ``prefix``, shows of a run whose library hides its messages."""
     flows = observed_flows(prefix, iterations)
+    prefix = with_unnamed(prefix)
     return Observed(
         whole=trace, trace=prefix, iterations=iterations, messages=join(prefix), design=design, windows=windows,
         carried=(), links=flow_departures(flows, windows, design), untrusted=untrusted_clocks(prefix, (), windows),

@@ -151,15 +151,17 @@ def _untold(report: Report) -> str:
 
 
 def _where(report: Report) -> str:
-    """Which hosts most of that is on, if it is on some far more than on others: what they did, no phase names."""
+    """Which hosts most of that is on, and how much, where it is what no phase names."""
     per_iteration_s = {
         host.host: host.states_s[State.OTHER] / (host.iterations or report.iterations) for host in report.hosts
     }
     least_s = min(per_iteration_s.values())
     most = [name for name, seconds in per_iteration_s.items() if seconds >= MOST_OTHER * report.mean_iteration_s]
-    if not most or min(per_iteration_s[name] for name in most) < FAR_MORE * least_s:
+    if not most:
         return ""
     spent = f"{formatting.seconds(max(per_iteration_s.values()))} per iteration in what no phase names"
+    if min(per_iteration_s[name] for name in most) < FAR_MORE * least_s:
+        return f" ({some('host', most)}: up to {spent}, such as data that are loaded by hand)"
     return f" ({some('host', most)}: {spent}, others from {formatting.seconds(least_s)} on)"
 
 

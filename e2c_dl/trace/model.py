@@ -88,6 +88,7 @@ class Phase(IntEnum):
     EVALUATE = 6
     CHECKPOINT = 7  # writing parameters down
     COPY = 8  # between a host's memory and its device's
+    OTHER = 9  # of a script's thread, between its phases: never recorded, a diagnosis adds it
     SEND = 10
     RECEIVE = 11
     COLLECTIVE = 12  # of a library that hides its messages: from joining it until this rank has its result

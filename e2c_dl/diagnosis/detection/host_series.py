@@ -41,6 +41,7 @@ PHASES = {
     Part.EVALUATION: frozenset({Phase.EVALUATE}),
     Part.CHECKPOINT: frozenset({Phase.CHECKPOINT}),
     Part.COPY: frozenset({Phase.COPY}),
+    Part.OTHER: frozenset({Phase.OTHER}),
 }
 BY_BATCH = frozenset({Part.COMPUTE, Part.DATA})
 """What takes longer of larger batches."""

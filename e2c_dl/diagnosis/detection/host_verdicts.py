@@ -94,9 +94,10 @@ def _evidence(verdict: HostVerdict, design: Design) -> str:
     observed_s, expected_s = judged.usual_s
     doing = {Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for"}
     verb = doing.get(of.part, f"is in {of.part.value} for")
+    unseen = " (its own, as data that are loaded by hand, or a wait that no hook sees)" if of.part is Part.OTHER else ""
     designed = f", its designed factor of {of.factor:.4g} included" if abs(of.factor - 1) > 1e-6 else ""
     return (
-        f"{of.host} {verb} {formatting.seconds(observed_s)} per iteration{_batch(verdict, design)} "
+        f"{of.host} {verb} {formatting.seconds(observed_s)} per iteration{_batch(verdict, design)}{unseen} "
         f"{judged.stretches.described()}; {verdict.compared} {formatting.seconds(expected_s)}{designed}."
     )
 

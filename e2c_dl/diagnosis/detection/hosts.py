@@ -13,7 +13,7 @@ Where gradients are paced, a host's factor slows neither steps nor sums. Otherwi
 follow the factor, as under a quota: it does if most hosts of greater factors are slower in it by at least HALF of
 theirs, and may then be slower by all of it.
 Peers in REDUCE may sum vectors of different lengths: only one that takes TWICE as long departs. Of two hosts of a class
-the slower one must be PAIR times as slow.
+the slower one must be PAIR times as slow, and so must one in what no phase names (:mod:`.unnamed`).
 
 Hosts whose batches follow their speed while they run make themselves smaller ones: gradients and loading of data are
 held to what batches of so many samples take, as far as their changes tell (:mod:`.batches`). What all of a class share
@@ -46,6 +46,7 @@ from e2c_dl.diagnosis.detection.noise import in_common
 from e2c_dl.diagnosis.detection.peers import Peers, peers_by_layers
 from e2c_dl.diagnosis.detection.series import FLOOR, WORTH, Levelled, Series
 from e2c_dl.diagnosis.detection.together import levelled_together
+from e2c_dl.diagnosis.detection.unnamed import unnamed_series
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.trace.model import Phase, RankTrace, Trace
@@ -85,12 +86,13 @@ def host_departures(
         parts = tuple(each for each in parts if each not in BY_BATCH)
         untold = "batches changed, and the trace does not tell of how many samples each was"
         limitations.append(Limitation(sentence=f"No verdict on gradients and loading of data: {untold}."))
+    unnamed = unnamed_series(trace, design, stalled or {}, untrusted)
     for part in parts:
         every = (
             host_series(rank, part, design, (stalled or {}).get(rank.host, ()))
             for rank in trace.ranks if rank.host not in untrusted
         )  # fmt: skip
-        known = [each for each in every if each is not None]
+        known = [each for each in every if each is not None] if part is not Part.OTHER else unnamed
         comparable = classes(known, design)
         of_host = {each.host: each.series.values for of in comparable for each in of.alike}
         values = [of_host[each.host] for each in known]
@@ -192,7 +194,8 @@ def _among_peers(
     least = min(float(alike[place].factors.min()) for place in group.fastest)
     if part is not Part.COMPUTE and _follows(alike, group, least):
         own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design), turns=True)
-    apart = max(group.apart, PAIR if len(alike) == 2 else 0.0, TWICE if part is Part.REDUCE else 0.0)
+    few = len(alike) == 2 or part is Part.OTHER
+    apart = max(group.apart, PAIR if few else 0.0, TWICE if part is Part.REDUCE else 0.0)
     reference, compared = group.reference, _compared(alike, group)
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"

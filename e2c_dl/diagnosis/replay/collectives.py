@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.replay.columns import NONE, ORIGIN, Doubles, Longs, Moments
-from e2c_dl.diagnosis.replay.program import IS_COMPUTE, IS_WAIT, looked_up
+from e2c_dl.diagnosis.replay.program import IS_OWN, IS_WAIT, looked_up
 from e2c_dl.diagnosis.replay.transfers import Loads, loads, transfers
 from e2c_dl.trace.collectives import Collectives, Parts, keys
 from e2c_dl.trace.model import Phase, RankTrace, Spans, Trace
@@ -118,7 +118,7 @@ def _with_residuals(moments: Moments) -> Moments:
 
 def _threads(rank: RankTrace) -> list[tuple[int, Spans]]:
     """(0 main and autograd, else its task; its computing and waiting spans) of each thread of ``rank``."""
-    spans = rank.spans[IS_COMPUTE[rank.spans["phase"]] | IS_WAIT[rank.spans["phase"]]]
+    spans = rank.spans[IS_OWN[rank.spans["phase"]] | IS_WAIT[rank.spans["phase"]]]
     task = np.maximum(spans["task"], 0)
     return [(key, spans[task == key]) for key in np.unique(task).tolist()]
 
@@ -129,7 +129,7 @@ def _sequence(made: _Columns, place: int, spans: Spans, start_ns: int) -> _Seque
     over_ns = np.maximum.accumulate(spans["end_ns"]) - start_ns
     free_ns = np.append(0, over_ns[:-1])
     begin_ns = np.maximum(spans["start_ns"] - start_ns, free_ns)
-    lasted_ns = np.where(IS_COMPUTE[spans["phase"]], over_ns - begin_ns, 0)
+    lasted_ns = np.where(IS_OWN[spans["phase"]], over_ns - begin_ns, 0)
     first = np.append(ORIGIN, made.count + np.arange(len(spans) - 1))
     numbers = made.add(
         over_ns.astype(np.float64), first, lag_ns=begin_ns - free_ns, service_ns=lasted_ns, rank=place,

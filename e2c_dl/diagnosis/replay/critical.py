@@ -24,6 +24,7 @@ from e2c_dl.diagnosis.replay.columns import Bools, Doubles, Ints, Longs, Moments
 from e2c_dl.diagnosis.replay.compiled import compiled
 from e2c_dl.diagnosis.replay.services import Services, carried_ns, computed_ns, delayed_ns
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+from e2c_dl.trace.model import Phase
 
 # Edges of a path, by what they follow; the first two are of moments, the others of messages.
 BY_PROGRAM, BY_CAUSE, BY_START, BY_ARRIVAL, SENT_BY_START, SENT_BY_ARRIVAL, STARTED = range(7)
@@ -56,7 +57,7 @@ class CriticalPath:
     ahead_ns: Doubles  # of the latter, taken off; else 0.0
     begin_ns: Doubles  # of each edge, since the origin
     end_ns: Doubles
-    unexplained_ns: float  # gaps between a task's events, waking up, residuals: all without their signs
+    unexplained_ns: float  # gaps between a task's events, OTHER, waking up, residuals: all without their signs
 
     def steps(self) -> CriticalSteps:
         """The path in order of time: edges of one element that touch are one step."""
@@ -100,6 +101,7 @@ def critical_path(moments: Moments, queue: Queue, end: int, services: Services) 
     kind = edge[~of_moment]
     unexplained_ns = (
         np.abs(moments.lag_ns[value[by_program]]).sum() + np.abs(moments.residual_ns[moment]).sum()
+        + moments.service_ns[moment[moments.phase[moment] == Phase.OTHER]].sum()
         + np.abs(queue.start_residual_ns[message[kind == STARTED]]).sum()
         + np.abs(queue.sent_residual_ns[message[(kind == SENT_BY_START) | (kind == SENT_BY_ARRIVAL)]]).sum()
     )  # fmt: skip

@@ -34,8 +34,10 @@ INSTANT = frozenset({Phase.SEND, Phase.SPAWN})
 _FIELDS = ("posted_ns", "start_ns", "end_ns", "seq", "iteration", "task", "peer_task", "bucket", "src", "dst", "phase")
 
 
-IS_COMPUTE, IS_WAIT, IS_INSTANT = is_one_of(COMPUTE), is_one_of(WAIT), is_one_of(INSTANT)
-_IN_PROGRAM = COMPUTE | WAIT | INSTANT
+OWN = COMPUTE | {Phase.OTHER}
+"""What a host does by itself: its services."""
+IS_OWN, IS_WAIT, IS_INSTANT = is_one_of(OWN), is_one_of(WAIT), is_one_of(INSTANT)
+_IN_PROGRAM = OWN | WAIT | INSTANT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +202,7 @@ def moments_of(program: Program, cause: Longs, of_messages_ns: Doubles, start_ns
     second[event[waits]] = cause[waits]
     second[beginning], second[ends] = event[program.begun_by[begun]], program.last_of_main
     before_ns = observed_ns[first]
-    computes = np.flatnonzero(IS_COMPUTE[events["phase"]])
+    computes = np.flatnonzero(IS_OWN[events["phase"]])
     asked_ns[event] = events["posted_ns"] - start_ns
     asked_ns[event[computes]] = events["start_ns"][computes] - start_ns
     asked_ns[beginning], asked_ns[ends] = before_ns[beginning], before_ns[ends]  # at once

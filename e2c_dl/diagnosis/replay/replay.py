@@ -40,6 +40,7 @@ from e2c_dl.diagnosis.replay.critical import CriticalPath, critical_path
 from e2c_dl.diagnosis.replay.graph import Graph, build, times_ns
 from e2c_dl.diagnosis.replay.halves import half_error
 from e2c_dl.diagnosis.replay.program import (
+    OWN,
     SpanKey,
     causes,
     held,
@@ -57,9 +58,9 @@ from e2c_dl.diagnosis.window import began_ns
 from e2c_dl.topology import Pair
 from e2c_dl.trace.collectives import Collectives
 from e2c_dl.trace.messages import MESSAGE, Messages, keys
-from e2c_dl.trace.model import COMPUTE, Trace
+from e2c_dl.trace.model import Trace
 
-_SERVED = is_one_of(COMPUTE | LINK_PHASES)
+_SERVED = is_one_of(OWN | LINK_PHASES)
 
 UNITS_A_SECOND = 10_000_000
 """Moments and messages that a second is enough for, in all what-ifs together."""

@@ -2,8 +2,8 @@
 
 ::
 
-    host   seconds of computation, the gradient's as on a host of factor 1 / the median of its class, or its own in a
-           small one
+    host   seconds of computation, the gradient's as on a host of factor 1, and in a script of what no phase names / the
+           median of its class, or its own in a small one
     link   time its messages took, waiting for each other apart / what their sizes take by design, or its own median;
            of a library's, seconds per bit by its sender's counters / their median
 
@@ -29,7 +29,7 @@ from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 from e2c_dl.trace.warm_up import warm_up
 
-UNPACED = (Phase.DATA, Phase.REDUCE, Phase.STEP, Phase.COPY)  # an evaluation is not in every iteration
+UNPACED = (Phase.DATA, Phase.REDUCE, Phase.STEP, Phase.COPY, Phase.OTHER)  # an evaluation is not in every iteration
 
 Floats = npt.NDArray[np.float64]
 

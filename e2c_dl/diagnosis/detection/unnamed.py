@@ -1,0 +1,112 @@
+"""What a script's training threads do between its phases, as data that are loaded by hand: on whom it lasts longer.
+
+::
+
+    rank 0  |FORWARD|BACKWARD|~~ AWAIT ~~|STEP| OTHER |      an iteration without computing and waits that were seen
+    rank 1  |FORWARD|BACKWARD|STEP|       OTHER       |      longer by what no other rank spends then: its own
+
+Nothing tells what it is: it may be a wait that no hook sees. What all do in an iteration is the script's, such as what
+it does once per epoch; a host's own is what it takes beyond the rank that takes the least of it in that iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.host_series import HostSeries
+from e2c_dl.diagnosis.detection.series import Series
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.trace.model import COMPUTE, SPAN, WAIT, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.warm_up import warm_up
+
+SHORTEST_NS = 100_000  # what is shorter is the loop's own, between two calls
+ALL_HAVE = (Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.STEP)
+LEAST = 0.01  # of an iteration: who does less of it beside its phases counts as doing as much
+
+
+def with_unnamed(trace: Trace) -> Trace:
+    """``trace`` with a span of OTHER for each stretch of an iteration in which no phase of its thread is seen."""
+    return replace(
+        trace, ranks=tuple(replace(rank, spans=np.append(rank.spans, _unnamed(rank))) for rank in trace.ranks)
+    )
+
+
+def _unnamed(rank: RankTrace) -> Spans:
+    iterations = rank.of(Phase.ITERATION)
+    seen = rank.of(*COMPUTE, *WAIT, Phase.COLLECTIVE)  # one that is joined only cuts what goes on around that
+    seen = seen[seen["task"] <= 0]
+    order = np.argsort(seen["start_ns"], kind="stable")
+    starts_ns = seen["start_ns"][order]
+    ends_ns = np.where(seen["phase"] == Phase.COLLECTIVE, seen["start_ns"], seen["end_ns"])[order]
+    begins_ns = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends_ns) if len(ends_ns) else ends_ns)
+    until_ns = np.append(starts_ns, np.iinfo(np.int64).max)
+    first = np.searchsorted(until_ns, iterations["start_ns"], side="right")
+    counts = np.maximum(0, np.searchsorted(begins_ns, iterations["end_ns"], side="left") - first)
+    row = np.repeat(np.arange(len(iterations)), counts)
+    place = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    found = np.zeros(len(row), dtype=SPAN)
+    found["start_ns"] = np.maximum(begins_ns[place], iterations["start_ns"][row])
+    found["posted_ns"] = found["start_ns"]
+    found["end_ns"] = np.minimum(until_ns[place], iterations["end_ns"][row])
+    found["iteration"], found["phase"], found["peer_task"] = iterations["iteration"][row], Phase.OTHER, -2
+    for name in ("seq", "bucket", "src", "dst"):
+        found[name] = -1
+    return np.asarray(found[found["end_ns"] - found["start_ns"] >= SHORTEST_NS])
+
+
+def unnamed_series(
+    trace: Trace, design: Design, left_out: Mapping[str, Collection[int]], untrusted: Collection[str]
+) -> list[HostSeries]:
+    """OTHER of every host beyond the least that any of them spends in the same iteration; nothing of a single rank.
+
+    ``left_out``: host -> iterations that say nothing of it; ``untrusted``: hosts whose clocks tell no lengths.
+    """
+    ranks = [rank for rank in _alike(trace.ranks) if rank.host not in untrusted]
+    if len(ranks) < 2 or not any(len(rank.rows(Phase.OTHER)) for rank in ranks):
+        return []
+    own = [rank.of(Phase.ITERATION) for rank in ranks]
+    count = 1 + min(int(each["iteration"].max()) for each in own)
+    spent_s, whole_s = (np.stack([_per_iteration_s(rank, phase, count) for rank in ranks]) for phase in
+                        (Phase.OTHER, Phase.ITERATION))  # fmt: skip
+    told = (whole_s > 0).all(axis=0) & (np.arange(count) >= warm_up(count))
+    if not told.any():
+        return []
+    least_s = spent_s.min(axis=0)
+    usual_s = max(float(np.median(least_s[told])), LEAST * float(np.median(whole_s[:, told])))
+    found = []
+    for rank, spans, took_s in zip(ranks, own, spent_s - least_s + usual_s, strict=True):
+        chosen = told.copy()
+        chosen[[each for each in left_out.get(rank.host, ()) if each < count]] = False
+        if chosen.any():
+            found.append(_series(rank.host, spans, took_s, chosen, design))
+    return found
+
+
+def _alike(ranks: Sequence[RankTrace]) -> list[RankTrace]:
+    """Those of which all is seen that is of any: of others nobody knows what is in it."""
+    seen = [{phase for phase in ALL_HAVE if len(rank.rows(phase))} for rank in ranks]
+    every = set().union(*seen)
+    return [rank for rank, own in zip(ranks, seen, strict=True) if own == every]
+
+
+def _series(host: str, own: Spans, took_s: Doubles, chosen: npt.NDArray[np.bool_], design: Design) -> HostSeries:
+    begins_s = np.full(max(len(chosen), 1 + int(own["iteration"].max())), np.inf)
+    begins_s[own["iteration"]] = (own["start_ns"] - design.began_ns) / 1e9
+    series = Series(
+        values=np.log(took_s[chosen]), iterations=np.flatnonzero(chosen), begins_s=begins_s[: len(chosen)][chosen],
+        until_s=float((own["end_ns"].max() - design.began_ns) / 1e9), spent_s=took_s[chosen],
+    )  # fmt: skip
+    return HostSeries(host=host, part=Part.OTHER, series=series, factors=np.ones(len(series)), spans=1)
+
+
+def _per_iteration_s(rank: RankTrace, phase: Phase, count: int) -> Doubles:
+    spans = rank.of(phase)
+    spans = spans[(spans["iteration"] >= 0) & (spans["iteration"] < count)]
+    lasted_s = (spans["end_ns"] - spans["start_ns"]) / 1e9
+    return np.bincount(spans["iteration"], weights=lasted_s, minlength=count).astype(np.float64)
