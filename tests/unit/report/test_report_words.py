@@ -158,8 +158,7 @@ def test_who_spends_his_time_in_what_no_phase_names_is_said(sick: Report) -> Non
     said = f"({sick.hosts[0].host}: {own} per iteration in what no phase names, others from {others} on)."
     assert headline(0.5 * run_s, 0.01 * run_s).endswith(said)
     assert headline(0.0, 0.0).endswith("has no known cause in the trace.")
-    alike = headline(0.4 * run_s, 0.4 * run_s)
-    assert alike.endswith("per iteration in what no phase names, such as data that are loaded by hand).")
+    assert headline(0.4 * run_s, 0.4 * run_s).endswith("in what no phase names, such as data that are loaded by hand).")
 
 
 def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> None:
