@@ -79,9 +79,10 @@ class ObservedFlow:
 
     @property
     def carrying_bps(self) -> float:
-        """Median over iterations: bits of payload per second that they needed; above 0."""
-        known = self.known
-        return float(np.median(8 * self.acked_bytes[known] / self.need_s[known]))
+        """Median over iterations of which it is known: bits of payload per second that they needed; above 0."""
+        need_s = self.need_s
+        known = self.known & (need_s > 0)
+        return float(np.median(8 * self.acked_bytes[known] / need_s[known]))
 
     @property
     def delay_s(self) -> float:

@@ -2,7 +2,7 @@
 
 ::
 
-    host:a.speed=2x            all that a computes takes half as long
+    host:a.speed=2x            all that a computes takes half as long, but for what no phase names
     link:a->b.rate=50mbit      its bytes take what the sender saw / 50 Mbit/s times as long
     link:a->b.delay=5ms        data that crosses it takes 5 ms in place of half the round trip
     --without host:a           a has nothing to do and its links are free: its samples are trained by nobody
@@ -21,6 +21,7 @@ from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.references import Reference
+from e2c_dl.diagnosis.replay.program import OWN
 from e2c_dl.diagnosis.replay.whatif import RATE, WAY, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.prediction import Method, Prediction
@@ -84,7 +85,7 @@ class ScriptRun:
         for pair, change in changed.links.items():
             yield from _of_link(pair, change, links[pair])
         for host in changed.without:
-            yield Change(element=_host(host), phases=COMPUTE, scale=Piecewise.constant(0.0))
+            yield Change(element=_host(host), phases=OWN, scale=Piecewise.constant(0.0))
             for pair in links:
                 if host in pair:
                     element = Element(kind=ElementKind.LINK, src=pair[0], dst=pair[1])
