@@ -99,7 +99,7 @@ class Collectives:
         if hasattr(type(work), "wait"):  # one within a group that is joined later refuses to be asked itself
             self._await(work, joined)
         else:
-            _record(session, joined, end_ns, task)
+            record(session, joined, end_ns, task)
         return work
 
     def wait(self, work: Any, original: Function, args: Any, kwargs: Any) -> Any:
@@ -117,7 +117,7 @@ class Collectives:
         finally:
             end_ns = _leave(session, task, start_ns, seq, group)
             if joined is not None:
-                _record(session, joined, end_ns, task)
+                record(session, joined, end_ns, task)
 
     def forget(self) -> None:
         """Waits are not seen any more."""
@@ -240,7 +240,8 @@ def _leave(session: Session, task: int, start_ns: int, seq: int, group: int) -> 
     return end_ns
 
 
-def _record(session: Session, joined: Joined, end_ns: int, task: int) -> None:
+def record(session: Session, joined: Joined, end_ns: int, task: int) -> None:
+    """``joined`` was over at ``end_ns``, as ``task`` knows."""
     session.record(
         Phase.COLLECTIVE, joined.start_ns, end_ns, task=task, seq=joined.seq, nbytes=joined.nbytes,
         kind=joined.kind, peer_task=joined.group,
