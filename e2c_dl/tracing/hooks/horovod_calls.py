@@ -68,10 +68,11 @@ class Called:
 
     def hook(self, hvd: Any, patches: Patches) -> None:
         """All of ``hvd``'s."""
+        state = getattr(getattr(hvd, "elastic", None), "state", None)  # has some by their names
         for later, kinds in ((False, KINDS), (True, BEGUN)):
             for name, kind in kinds.items():
                 if hasattr(hvd, name):
-                    patches.wrap(hvd, name, self.around(kind, later=later))
+                    patches.wrap(hvd, name, self.around(kind, later=later), state)
         patches.wrap(hvd, "synchronize", self.waiting)
         if hasattr(hvd, "sparse_allreduce_async"):  # of two others, which the optimizer waits for in its own way
             patches.wrap(hvd, "sparse_allreduce_async", self.hiding, sys.modules[hvd.DistributedOptimizer.__module__])
@@ -133,7 +134,7 @@ class Called:
             session = self._tracer.session
             if session is not None:
                 session.count_passed()
-                session.seqs[WORLD] = (session.seqs.get(WORLD, 0) // BETWEEN_JOINS + 1) * BETWEEN_JOINS
+                session.seqs[WORLD] = following(session.seqs.get(WORLD, 0))
             return original(*args, **kwargs)
 
         return join
@@ -157,6 +158,11 @@ def _awaited(session: Session, joined: Joined | None, act: Callable[[], Any]) ->
         end_ns = session.leave()
         if joined is not None:
             record(session, joined, end_ns, task=0)
+
+
+def following(seq: int) -> int:
+    """Number from which all ranks count on, whichever each has come to, if these are not too far apart."""
+    return (seq // BETWEEN_JOINS + 1) * BETWEEN_JOINS
 
 
 def group_of(process_set: Any) -> int:

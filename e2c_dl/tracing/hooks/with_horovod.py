@@ -4,27 +4,37 @@ Its optimizer joins an all-reduce per parameter as gradients come, and waits for
 Parameters are put together into at most :data:`MOST_BUCKETS` buckets of about equal size, in the reverse of the order
 in which the optimizer has them, which is the same on every rank: what Horovod fuses cannot be seen from outside.
 Those that a script calls itself are :mod:`e2c_dl.tracing.hooks.horovod_calls`'s.
+
+``hvd.elastic`` begins Horovod anew when ranks come or go. Those that stay tell how far they have counted collectives,
+and all go on from there; the launcher's server has forgotten them, so that who comes would wait for them.
 """
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from e2c_dl.trace.collectives import WORLD
 from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
 from e2c_dl.tracing.hooks.collectives import nbytes_of
 from e2c_dl.tracing.hooks.files import horovod_timeline
-from e2c_dl.tracing.hooks.horovod_calls import Called, group_of
+from e2c_dl.tracing.hooks.horovod_calls import Called, following, group_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.key_value import exchange
 from e2c_dl.tracing.lane import Told
+from e2c_dl.tracing.rendezvous import Exchange, tell
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
     from e2c_dl.tracing.tracer import Tracer
 
 MOST_BUCKETS = 8
+COUNTED = "counted"  # of what a rank tells the others: the number of its next collective
+ANEW = "Horovod began anew, as ranks came or went (elastic): collectives of fewer than all ranks explain no wait"
 FUSED = "Horovod decides what it fuses: a bucket here is a group of parameters next to each other"
 
 
@@ -78,6 +88,29 @@ def split(parameters: Sequence[Any], most: int = MOST_BUCKETS) -> list[list[Any]
     return [bucket for bucket in buckets if bucket]
 
 
+def go_on(session: Session, rank: int, place: Exchange) -> None:
+    """Horovod has begun anew, and ``session`` goes on as ``rank``: whoever comes finds it, and its next number."""
+    session.limited(ANEW)
+    if session.ranks is None:
+        return
+    session.count_passed()
+    session.seqs[WORLD] = following(session.seqs.get(WORLD, 0))
+    own = session.ranks.own
+    with suppress(Exception):  # a launcher that is ending; who comes waits, and says so
+        tell(replace(own, rank=rank, offers={**own.offers, COUNTED: session.seqs[WORLD]}), place)
+
+
+def catch_up(session: Session) -> None:
+    """Count on from where those are that were there before."""
+    peers = () if session.ranks is None else session.ranks.peers
+    counted = max((int(peer.offers.get(COUNTED, 0)) for peer in peers), default=0)
+    session.seqs[WORLD] = max(session.seqs.get(WORLD, 0), counted)
+
+
+def _elastic() -> bool:
+    return os.environ.get("HOROVOD_ELASTIC") == "1"
+
+
 class Hooks:
     """What stands around Horovod's functions, and those of its optimizers: each has a class of its own."""
 
@@ -103,11 +136,16 @@ class Hooks:
         tracer, hvd = self._tracer, self._hvd
 
         def init(*args: Any, **kwargs: Any) -> Any:
+            stays = tracer.session is not None and tracer.session.opened
             result = original(*args, **kwargs)
             session = tracer.sign()
             session.hooked("horovod.torch")
             session.limited(FUSED)
-            session.meet(hvd.rank(), hvd.size(), exchange(hvd))
+            place = exchange(hvd)
+            if stays and _elastic():
+                go_on(session, hvd.rank(), place)
+            session.meet(hvd.rank(), hvd.size(), place)
+            catch_up(session)
             tracer.opened(session)
             timeline = horovod_timeline()
             if timeline and hvd.rank() == 0:
@@ -127,8 +165,8 @@ class Hooks:
     def made(self, original: Function) -> Function:
         def build(*args: Any, **kwargs: Any) -> Any:
             built = original(*args, **kwargs)
-            own = getattr(built, "process_set", None)
-            if self._hvd.size() > 1 and hasattr(built, "synchronize") and (own is None or own.included()):
+            own, several = getattr(built, "process_set", None), self._hvd.size() > 1 or _elastic()
+            if several and hasattr(built, "synchronize") and (own is None or own.included()):
                 self._tracer.sign().hooked("horovod.torch.DistributedOptimizer")
                 reducing = self._backward.reducing
                 reducing[:] = [each for each in reducing if not getattr(each, "gone", False)]
@@ -178,7 +216,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     called = Called(tracer)
     hooks = Hooks(tracer, patches, hvd, called)
-    patches.wrap(hvd, "init", hooks.initialised)
+    patches.wrap(hvd, "init", hooks.initialised, getattr(hvd, "elastic", None))
     patches.wrap(hvd, "start_timeline", hooks.timeline_started)
     patches.wrap(hvd, "DistributedOptimizer", hooks.made)
     called.hook(hvd, patches)

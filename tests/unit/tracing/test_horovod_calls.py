@@ -13,6 +13,8 @@ from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.horovod_calls import BETWEEN_JOINS, Called
 from e2c_dl.tracing.hooks.patches import Patches
+from e2c_dl.tracing.hooks.with_horovod import ANEW, catch_up, go_on
+from e2c_dl.tracing.rendezvous import Alone, meet, own_peer
 from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import Settings
 from e2c_dl.tracing.tracer import Tracer
@@ -30,7 +32,8 @@ class Horovod(SimpleNamespace):
         super().__init__(
             allreduce=self.allreduce_of, allreduce_async=self.allreduce_async_of, synchronize=self.synchronize_of,
             allgather_async=self.allreduce_async_of, sparse_allreduce_async=self.sparse_of, join=lambda: 0,
-            DistributedOptimizer=Horovod,
+            DistributedOptimizer=Horovod, broadcast_optimizer_state=(act := lambda step: step()),
+            elastic=SimpleNamespace(state=SimpleNamespace(broadcast_optimizer_state=act)),
         )  # fmt: skip
         self.handles = 0
 
@@ -108,3 +111,25 @@ def test_ranks_with_more_data_than_others_count_as_they_do_behind_a_join(tmp_pat
         (WORLD, BETWEEN_JOINS, Collective.BARRIER),
         (WORLD, BETWEEN_JOINS + 1, Collective.ALL_REDUCE),
     ]
+
+
+def test_steps_that_horovod_makes_to_find_a_state_are_none_where_it_is_elastic_either(script: Script) -> None:
+    prepared = script.hvd.elastic.state.broadcast_optimizer_state(lambda: script.session.preparing)
+    assert prepared and not script.session.preparing
+    assert script.collectives == [(WORLD, 0, Collective.BROADCAST)]
+
+
+def test_who_comes_later_finds_those_that_stay_and_counts_on_with_them(tmp_path: Path) -> None:
+    first, second, newcomer = (Script(tmp_path / name).session for name in ("first", "second", "newcomer"))
+    for rank, session in enumerate((first, second)):
+        session.ranks = meet(own_peer(rank, {"port": 7}), 2, Alone(), within_s=0.0)
+        session.next_seq(count=40 + rank)  # one of them was in the midst of a step
+    server = Alone()
+    for rank, session in enumerate((first, second)):
+        go_on(session, rank, server)
+    assert first.said.limitations == [ANEW]
+    newcomer.ranks = meet(own_peer(2, {}), 3, server)
+    assert newcomer.ranks.missing == (), "at once"
+    assert newcomer.ranks.peers[0].offers["port"] == 7
+    catch_up(newcomer)
+    assert newcomer.next_seq() == first.next_seq() == second.next_seq() == BETWEEN_JOINS
