@@ -19,6 +19,8 @@ from e2c_dl.errors import ArchiveError, E2cDlError
 T = TypeVar("T")
 
 DAMAGED = "the archive is damaged"
+ALTERED = "`e2c-dl verify` names a file that was altered since the run: take it from a copy"
+"""What to do where a part of an archive cannot be read."""
 _NOT_JSON = re.compile(r": (?:NaN|-?Infinity)(?=[,}\n])")
 _NO_MEMBER = re.compile(r"Invalid enum value (.+) - at `\$\.(\w+)`")
 

@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.codec import ALTERED
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.states import IS_WAIT
 from e2c_dl.errors import AnalysisError
@@ -122,11 +123,11 @@ def about_losses(trace: Trace) -> Iterator[Limitation]:
     """What of ``trace`` cannot be read, or was not kept."""
     unreadable = trace.facts.get("hosts_unreadable", ())
     if unreadable:
-        yield Limitation.of("The trace of {} cannot be read; `e2c-dl verify` names the file.", "host", unreadable)
+        yield Limitation.of(f"The trace of {{}} cannot be read; {ALTERED}.", "host", unreadable)
     damaged = [rank for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
     if damaged:
         spans, size_bytes = (sum(getattr(rank.lost, name) for rank in damaged) for name in ("spans", "damaged_bytes"))
-        what = f"{spans} spans are missing, {size_bytes} bytes could not be read"
+        what = f"{spans} spans are missing, {size_bytes} bytes could not be read; {ALTERED}"
         yield Limitation.of("The trace of {} is damaged: " + what + ".", "host", [rank.host for rank in damaged])
     short = [rank for rank in trace.ranks if rank.lost.dropped]
     if short:

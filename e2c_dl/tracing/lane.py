@@ -191,18 +191,18 @@ class Lane:
         self.record(_COLLECTIVE, start_ns, end_ns, seq=seq, nbytes=nbytes, peer_task=group, kind=kind)
 
     def await_all_reduces(
-        self, start_ns: int, end_ns: int, ready: dict[int, int], nbytes_of: Sequence[int], seq: int
+        self, start_ns: int, end_ns: int, ready: dict[int, int], nbytes_of: Sequence[int], seq: int, group: int = -2
     ) -> None:
-        """Those of all buckets, from number ``seq`` on, were waited for; each was joined when it was ``ready``."""
+        """Those of all buckets, from ``seq`` in ``group`` on, were waited for; each was joined when ``ready``."""
         last = len(nbytes_of) - 1
-        self.enter(start_ns, _AWAIT, last, seq + last if nbytes_of else -1)
+        self.enter(start_ns, _AWAIT, last, seq + last if nbytes_of else -1, group)
         self.leave(end_ns)
         rows, iteration = self.rows, self._iteration
         for bucket, nbytes in enumerate(nbytes_of):
             joined_ns = min(ready.get(bucket, start_ns), start_ns)
             rows.append((
                 joined_ns, joined_ns, end_ns, nbytes, seq + bucket,
-                iteration, 0, -2, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
+                iteration, 0, group, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
             ))  # fmt: skip
 
     def taken(self) -> list[Row]:

@@ -135,9 +135,14 @@ def own_peer(rank: int, offers: Mapping[str, Any]) -> Peer:
     )  # fmt: skip
 
 
+def tell(own: Peer, exchange: Exchange) -> None:
+    """Those who come learn of ``own``."""
+    exchange.put(f"rank/{own.rank}", json.dumps(asdict(own)).encode())
+
+
 def meet(own: Peer, world_size: int, exchange: Exchange, within_s: float = WITHIN_S) -> Ranks:
     """Tell the others, and learn from each that comes within ``within_s``."""
-    exchange.put(f"rank/{own.rank}", json.dumps(asdict(own)).encode())
+    tell(own, exchange)
     peers = {own.rank: own}
     give_up_s, pause_s = time.monotonic() + within_s, _LOOK_AGAIN_S
     while True:

@@ -2,8 +2,9 @@
 
 An asynchronous one lasts from its call, which is no wait, until its Work was waited for; one that nobody waits for is
 not recorded, and tracing.json says so. Those that DDP's reducer makes are :mod:`e2c_dl.tracing.hooks.parallel`'s.
-Messages from one rank to another, and collectives inside of compiled graphs and DTensors, are not seen: their bytes
-are, as flows.
+A message from one rank to another is a broadcast in a group of these two, of which both join, as gloo has it; ``send``
+and ``recv`` are made of ``isend``, ``irecv`` and ``wait``. Collectives inside of compiled graphs and DTensors are not
+seen: their bytes are, as flows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
-from e2c_dl.tracing.hooks.groups import number_of, takes_part
+from e2c_dl.tracing.hooks.groups import number_of, number_of_pair, takes_part
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.rendezvous import StoreExchange
 
@@ -98,8 +99,8 @@ class Collectives:
         joined = Joined(start_ns, kind, seq, number, nbytes)
         if hasattr(type(work), "wait"):  # one within a group that is joined later refuses to be asked itself
             self._await(work, joined)
-        else:
-            _record(session, joined, end_ns, task)
+        elif waits or work is not None:  # a message among several that are told of together has no Work of its own
+            record(session, joined, end_ns, task)
         return work
 
     def wait(self, work: Any, original: Function, args: Any, kwargs: Any) -> Any:
@@ -117,7 +118,7 @@ class Collectives:
         finally:
             end_ns = _leave(session, task, start_ns, seq, group)
             if joined is not None:
-                _record(session, joined, end_ns, task)
+                record(session, joined, end_ns, task)
 
     def forget(self) -> None:
         """Waits are not seen any more."""
@@ -178,6 +179,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
         return init
 
+    for name, peer in (("isend", "dst"), ("irecv", "src")):
+        patches.wrap(c10d, name, _message(collectives, peer, torch.compiler.is_compiling), distributed)
     patches.wrap(torch._C._distributed_c10d.Work, "wait", waiting)
     if hasattr(c10d, "init_process_group"):  # init_device_mesh has the function by its name
         patches.wrap(c10d, "init_process_group", initialised, distributed, device_mesh)
@@ -216,6 +219,39 @@ def _timed(collectives: Collectives, kind: Collective, is_compiling: Any) -> Any
     return around
 
 
+def _message(collectives: Collectives, peer: str, is_compiling: Any) -> Any:
+    """``peer``, dst or src, is the other rank: its number among all, or as group_dst or group_src in the group.
+
+    Of a message from whoever sends one nobody knows which of that rank's it is.
+    """
+    from torch import distributed
+
+    def around(original: Function) -> Function:
+        signature = inspect.signature(original)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            told = signature.bind(*args, **kwargs).arguments
+            group, within = told.get("group"), told.get(f"group_{peer}")
+            if is_compiling() or not takes_part(group) or (within is None and told.get(peer) is None):
+                return original(*args, **kwargs)
+            other = told[peer] if within is None else _of_all(within, group)
+            own, tag = distributed.get_rank(), told.get("tag", 0)
+            pair = number_of_pair(own, other, group, tag) if peer == "dst" else number_of_pair(other, own, group, tag)
+            nbytes = nbytes_of(told["tensor"])
+            return collectives.call(Collective.BROADCAST, pair, nbytes, False, original, args, kwargs)
+
+        return call
+
+    return around
+
+
+def _of_all(rank: int, group: Any) -> int:
+    """Among all ranks, that which is ``rank`` in ``group``."""
+    from torch import distributed
+
+    return rank if group is None else distributed.get_global_rank(group, rank)
+
+
 def nbytes_of(value: Any) -> int:
     """Bytes of a tensor, or of all in a list (of lists) of them; 0 of anything else."""
     if isinstance(value, (list, tuple)):
@@ -240,7 +276,8 @@ def _leave(session: Session, task: int, start_ns: int, seq: int, group: int) -> 
     return end_ns
 
 
-def _record(session: Session, joined: Joined, end_ns: int, task: int) -> None:
+def record(session: Session, joined: Joined, end_ns: int, task: int) -> None:
+    """``joined`` was over at ``end_ns``, as ``task`` knows."""
     session.record(
         Phase.COLLECTIVE, joined.start_ns, end_ns, task=task, seq=joined.seq, nbytes=joined.nbytes,
         kind=joined.kind, peer_task=joined.group,

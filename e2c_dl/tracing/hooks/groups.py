@@ -1,7 +1,8 @@
 """Numbers of process groups: -2 for that of all ranks, else the same on every rank of the group.
 
 torch numbers most groups, on all ranks alike. Of those that only their members make it has names alone, hashes, which
-become numbers above torch's; two groups have the same in one of a million pairs.
+become numbers above torch's; two groups have the same in one of a million pairs. Two ranks, of which one sends to the
+other, are a group of their own.
 """
 
 from __future__ import annotations
@@ -22,12 +23,23 @@ def takes_part(group: Any) -> bool:
 
 
 def number_of(group: Any) -> int:
-    """Of torch's ``group``, which this rank is in; None is that of all ranks."""
+    """Of torch's ``group``, which this rank is in, or that has this number; None is that of all ranks."""
     from torch.distributed import distributed_c10d as c10d
 
+    if isinstance(group, int):
+        return group
     if group is None or group is c10d.GroupMember.WORLD:
         return WORLD
     name = str(getattr(group, "group_name", ""))
     if name.isdecimal() and int(name) < _HASHED:
         return int(name)
+    return _hashed(name)
+
+
+def number_of_pair(src: int, dst: int, group: Any, tag: int) -> int:
+    """Of the messages from rank ``src`` to rank ``dst`` that torch keeps in order: of one ``group`` and ``tag``."""
+    return _hashed(f"{number_of(group)} {src} {dst} {tag}")
+
+
+def _hashed(name: str) -> int:
     return _HASHED + zlib.crc32(name.encode()) % (MOST_GROUP - _HASHED)

@@ -1,49 +1,41 @@
-"""Horovod: its optimizer's all-reduces, the collectives that scripts call themselves, and its timeline.
+"""Horovod: its optimizer's all-reduces, and its timeline.
 
 Its optimizer joins an all-reduce per parameter as gradients come, and waits for all in ``synchronize`` within ``step``.
 Parameters are put together into at most :data:`MOST_BUCKETS` buckets of about equal size, in the reverse of the order
 in which the optimizer has them, which is the same on every rank: what Horovod fuses cannot be seen from outside.
+Those that a script calls itself are :mod:`e2c_dl.tracing.hooks.horovod_calls`'s.
+
+``hvd.elastic`` begins Horovod anew when ranks come or go. Those that stay tell how far they have counted collectives,
+and all go on from there; the launcher's server has forgotten them, so that who comes would wait for them.
 """
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.collectives import WORLD
-from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
 from e2c_dl.tracing.hooks.collectives import nbytes_of
 from e2c_dl.tracing.hooks.files import horovod_timeline
+from e2c_dl.tracing.hooks.horovod_calls import Called, following, group_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.key_value import exchange
 from e2c_dl.tracing.lane import Told
+from e2c_dl.tracing.rendezvous import Exchange, tell
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
     from e2c_dl.tracing.tracer import Tracer
 
 MOST_BUCKETS = 8
+COUNTED = "counted"  # of what a rank tells the others: the number of its next collective
+ANEW = "Horovod began anew, as ranks came or went (elastic): collectives of fewer than all ranks explain no wait"
 FUSED = "Horovod decides what it fuses: a bucket here is a group of parameters next to each other"
-KINDS = {
-    "allreduce": Collective.ALL_REDUCE,
-    "allreduce_": Collective.ALL_REDUCE,
-    "grouped_allreduce": Collective.ALL_REDUCE,
-    "grouped_allreduce_": Collective.ALL_REDUCE,
-    "allgather": Collective.ALL_GATHER,
-    "grouped_allgather": Collective.ALL_GATHER,
-    "broadcast": Collective.BROADCAST,
-    "broadcast_": Collective.BROADCAST,
-    "broadcast_parameters": Collective.BROADCAST,
-    "broadcast_optimizer_state": Collective.BROADCAST,
-    "broadcast_object": Collective.BROADCAST,
-    "allgather_object": Collective.ALL_GATHER,
-    "alltoall": Collective.ALL_TO_ALL,
-    "reducescatter": Collective.REDUCE_SCATTER,
-    "barrier": Collective.BARRIER,
-    "join": Collective.BARRIER,
-}
 
 
 class Distributed:
@@ -53,6 +45,7 @@ class Distributed:
         from e2c_dl.tracing.session import Session
 
         self.readiness = Readiness(Session.clock)
+        self.group = group_of(getattr(optimizer, "process_set", None))
         self._optimizer = weakref.ref(optimizer)
         self.before: dict[int, int] = {}  # when buckets were ready before the pass under way, or over last
         self._passes = 0  # as far as it learns
@@ -95,11 +88,34 @@ def split(parameters: Sequence[Any], most: int = MOST_BUCKETS) -> list[list[Any]
     return [bucket for bucket in buckets if bucket]
 
 
+def go_on(session: Session, rank: int, place: Exchange) -> None:
+    """Horovod has begun anew, and ``session`` goes on as ``rank``: whoever comes finds it, and its next number."""
+    session.limited(ANEW)
+    if session.ranks is None:
+        return
+    session.count_passed()
+    session.seqs[WORLD] = following(session.seqs.get(WORLD, 0))
+    own = session.ranks.own
+    with suppress(Exception):  # a launcher that is ending; who comes waits, and says so
+        tell(replace(own, rank=rank, offers={**own.offers, COUNTED: session.seqs[WORLD]}), place)
+
+
+def catch_up(session: Session) -> None:
+    """Count on from where those are that were there before."""
+    peers = () if session.ranks is None else session.ranks.peers
+    counted = max((int(peer.offers.get(COUNTED, 0)) for peer in peers), default=0)
+    session.seqs[WORLD] = max(session.seqs.get(WORLD, 0), counted)
+
+
+def _elastic() -> bool:
+    return os.environ.get("HOROVOD_ELASTIC") == "1"
+
+
 class Hooks:
     """What stands around Horovod's functions, and those of its optimizers: each has a class of its own."""
 
-    def __init__(self, tracer: Tracer, patches: Patches, hvd: Any) -> None:
-        self._tracer, self._patches, self._hvd = tracer, patches, hvd
+    def __init__(self, tracer: Tracer, patches: Patches, hvd: Any, called: Called) -> None:
+        self._tracer, self._patches, self._hvd, self._called = tracer, patches, hvd, called
         self._backward = backward_of(tracer)
         self.optimizers: weakref.WeakKeyDictionary[Any, Distributed] = tracer.parts.setdefault(
             "horovod", weakref.WeakKeyDictionary()
@@ -120,11 +136,16 @@ class Hooks:
         tracer, hvd = self._tracer, self._hvd
 
         def init(*args: Any, **kwargs: Any) -> Any:
+            stays = tracer.session is not None and tracer.session.opened
             result = original(*args, **kwargs)
             session = tracer.sign()
             session.hooked("horovod.torch")
             session.limited(FUSED)
-            session.meet(hvd.rank(), hvd.size(), exchange(hvd))
+            place = exchange(hvd)
+            if stays and _elastic():
+                go_on(session, hvd.rank(), place)
+            session.meet(hvd.rank(), hvd.size(), place)
+            catch_up(session)
             tracer.opened(session)
             timeline = horovod_timeline()
             if timeline and hvd.rank() == 0:
@@ -144,7 +165,8 @@ class Hooks:
     def made(self, original: Function) -> Function:
         def build(*args: Any, **kwargs: Any) -> Any:
             built = original(*args, **kwargs)
-            if self._hvd.size() > 1 and hasattr(built, "synchronize"):
+            own, several = getattr(built, "process_set", None), self._hvd.size() > 1 or _elastic()
+            if several and hasattr(built, "synchronize") and (own is None or own.included()):
                 self._tracer.sign().hooked("horovod.torch.DistributedOptimizer")
                 reducing = self._backward.reducing
                 reducing[:] = [each for each in reducing if not getattr(each, "gone", False)]
@@ -160,7 +182,8 @@ class Hooks:
         self._patches.wrap(type(optimizer), "synchronize", self._waiting(distributed))
 
     def _waiting(self, distributed: Distributed) -> Callable[[Function], Function]:
-        tracer, its, clock = self._tracer, weakref.ref(distributed), distributed.readiness.clock
+        tracer, called, its, clock = self._tracer, self._called, weakref.ref(distributed), distributed.readiness.clock
+        group = distributed.group
 
         def around(original: Function) -> Function:
             def synchronize(*args: Any, **kwargs: Any) -> Any:
@@ -172,13 +195,15 @@ class Hooks:
                 readiness, seqs = distributed.readiness, session.seqs
                 ready, nbytes = readiness.at_ns or distributed.before, readiness.nbytes
                 distributed.before, readiness.at_ns = {}, {}
-                seq = seqs.get(WORLD, 0)  # as next_seq, a frame less: see Session
-                seqs[WORLD] = seq + len(nbytes)
+                seq = seqs.get(group, 0)  # as next_seq, a frame less: see Session
+                seqs[group] = seq + len(nbytes)
+                called.within = True  # of sparse gradients it calls synchronize, too
                 start_ns = clock()
                 try:
                     return original(*args, **kwargs)
                 finally:
-                    session.events.append((session.awaited_all, start_ns, clock(), ready, nbytes, seq))
+                    session.events.append((session.awaited_all, start_ns, clock(), ready, nbytes, seq, group))
+                    called.within = False
 
             return synchronize
 
@@ -189,56 +214,11 @@ def install(tracer: Tracer, patches: Patches) -> None:
     """Hook horovod.torch: init, its optimizer, its collectives."""
     import horovod.torch as hvd
 
-    hooks, called = Hooks(tracer, patches, hvd), Called(tracer)
-    patches.wrap(hvd, "init", hooks.initialised)
+    called = Called(tracer)
+    hooks = Hooks(tracer, patches, hvd, called)
+    patches.wrap(hvd, "init", hooks.initialised, getattr(hvd, "elastic", None))
     patches.wrap(hvd, "start_timeline", hooks.timeline_started)
     patches.wrap(hvd, "DistributedOptimizer", hooks.made)
-    for name, kind in KINDS.items():
-        if hasattr(hvd, name):
-            patches.wrap(hvd, name, called.around(kind))
-    patches.wrap(hvd, "synchronize", called.waiting)
+    called.hook(hvd, patches)
     hooks.attach()
     patches.on_undo(hooks.detach)
-
-
-class Called:
-    """Collectives that the script calls itself; what one calls within is a part of it."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-        self._within = False
-
-    def around(self, kind: Collective) -> Any:
-        def wrapped(original: Function) -> Function:
-            def call(*args: Any, **kwargs: Any) -> Any:
-                session = self._tracer.session
-                if session is None or self._within or session.task() != 0:
-                    return original(*args, **kwargs)
-                seq = session.next_seq()
-                nbytes = nbytes_of(args[0]) if args else 0
-                self._within = session.preparing = True
-                start_ns = session.enter(Phase.AWAIT_COLLECTIVE, seq=seq)
-                try:
-                    return original(*args, **kwargs)
-                finally:
-                    self._within = session.preparing = False
-                    session.record(Phase.COLLECTIVE, start_ns, session.leave(), seq=seq, nbytes=nbytes, kind=kind)
-
-            return call
-
-        return wrapped
-
-    def waiting(self, original: Function) -> Function:
-        """``hvd.synchronize(handle)``: a wait; which collective it is for is not known."""
-
-        def synchronize(*args: Any, **kwargs: Any) -> Any:
-            session = self._tracer.session
-            if session is None or self._within or session.task() != 0:
-                return original(*args, **kwargs)
-            session.enter(Phase.AWAIT_COLLECTIVE)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                session.leave()
-
-        return synchronize

@@ -107,7 +107,8 @@ def test_what_a_trace_lost_is_said() -> None:
     gaps = Connections(links=(), limitations=(sockets,))
     report = analyse(replace(trace, ranks=tuple(ranks), connections=gaps), SLOW.reference())
     assert report.limitations == (
-        "The trace of edge-2 is damaged: 12 spans are missing, 800 bytes could not be read.",
+        "The trace of edge-2 is damaged: 12 spans are missing, 800 bytes could not be read; "
+        "`e2c-dl verify` names a file that was altered since the run: take it from a copy.",
         "For lack of room, traces lack 7 spans, those of slow iterations kept before others: edge-4.",
         sockets,
     )

@@ -13,6 +13,7 @@ from synthetic import Ring, simulate
 
 from e2c_dl.beneath import Place
 from e2c_dl.cli.analysis.summary import summary
+from e2c_dl.codec import ALTERED
 from e2c_dl.errors import ArchiveError
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Phase, Trace
@@ -82,6 +83,12 @@ def test_the_command_prints_it(hosts: Path) -> None:
     assert "2 ranks, " in said and "forward" in said and "edge-2" in said
     rows = json.loads(CliRunner().invoke(summary, [str(archive), "--json"], catch_exceptions=False).output)["ranks"]
     assert [row["host"] for row in rows] == ["edge-1", "edge-2"]
+    raw = hosts / "edge-2/spans.bin"
+    content = bytearray(raw.read_bytes())
+    content[len(content) // 2] ^= 8
+    raw.write_bytes(content)
+    said = " ".join(CliRunner().invoke(summary, [str(archive)], catch_exceptions=False).output.split())
+    assert "edge-2 is damaged" in said and f"could not be read; {ALTERED}." in said
     assert rows[1]["complete"] is True and rows[1]["lost"] == {"spans": 0, "damaged_bytes": 0, "dropped": 0}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from e2c_dl.trace.collectives import MOST_GROUP, WORLD, keys
-from e2c_dl.tracing.hooks.groups import number_of, takes_part
+from e2c_dl.tracing.hooks.groups import number_of, number_of_pair, takes_part
 
 c10d = pytest.importorskip("torch.distributed.distributed_c10d")
 
@@ -42,3 +42,10 @@ def test_keys_sort_like_group_number_and_rank_up_to_the_largest() -> None:
     triples = sorted(product((WORLD, 0, 1, MOST_GROUP // 2, MOST_GROUP), (0, 1, (1 << 27) - 1), (0, 1, 32_767)))
     group, seq, rank = (np.array(each) for each in zip(*triples, strict=True))
     assert (np.diff(keys(group, seq, rank)) > 0).all()
+
+
+def test_messages_are_numbered_alike_by_both_ends_and_apart_by_direction_and_tag() -> None:
+    assert number_of_pair(0, 1, None, 0) == number_of_pair(0, 1, c10d.GroupMember.WORLD, 0)
+    pairs = [number_of_pair(0, 1, None, 0), number_of_pair(1, 0, None, 0), number_of_pair(0, 1, None, 7)]
+    assert len(set(pairs)) == 3
+    assert [number_of(pair) for pair in pairs] == pairs, "a number is that of its group"
