@@ -32,6 +32,7 @@ from e2c_dl.diagnosis.shown.activity import from_trace
 from e2c_dl.diagnosis.shown.heat import heat_of
 from e2c_dl.diagnosis.window import BEGAN, window
 from e2c_dl.errors import AnalysisError
+from e2c_dl.formatting import count
 from e2c_dl.report.live import Now
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
@@ -103,7 +104,7 @@ class Watch:
             return (f"{', '.join(silent)}: no trace yet: it does not train, or cannot be reached.",)
         if stop < FEWEST:
             slowest = min(self._grown, key=lambda host: self._grown[host].finished)
-            return (f"{slowest} has finished {stop} iterations; a verdict needs {FEWEST} of every worker.",)
+            return (f"{slowest} has finished {count(stop, 'iteration')}; a verdict needs {FEWEST} of every worker.",)
         return ()
 
     def _judge(self, seen: Now) -> Now:
