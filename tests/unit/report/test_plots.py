@@ -220,6 +220,8 @@ def test_a_figure_of_traces_that_are_not_whole_says_so(tmp_path: Path) -> None:
     for kind in ("states", "timeline", "heatmap", "cdf"):
         out = tmp_path / f"{kind}.svg"
         assert said("plot", archive, "--figure", kind, "--out", out) == (0, f"{out}\n", why)
+    table, why = tmp_path / "t.csv", why.replace("the figure", "what was written")
+    assert said("export", archive, "--format", "csv", "--output", table) == (0, f"{table}\n", why)
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
