@@ -138,7 +138,7 @@ def verdict(run: Run, report: Report, links_off: int = 0) -> str:
     notice = ""
     if run.outcome is not Outcome.FINISHED:
         notice = f'<section class="notice"><b>{escape(words.outcome(run))}</b> What was traced until then:</section>'
-    head = [("culprit", ""), ("observed", "n"), ("designed", "n"), ("slow-down", "n"), ("saving", "n")]
+    head = [("culprit", ""), ("observed", "n"), (report.reference, "n"), ("slow-down", "n"), ("saving", "n")]
     rows = []
     for finding in report.culprits:
         now, asked = words.observed(finding)
