@@ -57,7 +57,7 @@ def written(
             yield place
     except OSError as error:
         instead = "make its folder first" if error.errno == errno.ENOENT else remedy
-        raise ArchiveError(f"{path}: cannot be written: {error.strerror}; {instead}") from error
+        raise ArchiveError(f"{path}: cannot be written: {error.strerror or error}; {instead}") from error
 
 
 @contextmanager

@@ -16,9 +16,9 @@ def seconds(value: float | None) -> str:
     size = abs(value)
     if size >= 3600:
         return f"{'-' if value < 0 else ''}{size // 3600:.0f} h {size % 3600 // 60:02.0f} min"
-    if size >= 1 or size == 0:  # 0 s, not 0 µs
+    if size >= 1 - 0.5e-3 or size == 0:  # what rounds to 1.00 s is not 1000 ms, and nothing is 0 s, not 0 µs
         return f"{_digits(value)} s"
-    return f"{_digits(value * 1e3)} ms" if size >= 1e-3 else f"{_digits(value * 1e6)} µs"
+    return f"{_digits(value * 1e3)} ms" if size >= 1e-3 - 0.5e-6 else f"{_digits(value * 1e6)} µs"
 
 
 def rate(value_bps: float | None) -> str:
@@ -72,7 +72,7 @@ def _scaled(value: float | None, step: float, units: tuple[str, ...]) -> str:
     if value is None or not math.isfinite(value):
         return DASH
     index = 0
-    while abs(value) >= step and index < len(units) - 1:
+    while abs(value) >= step - 0.5 and index < len(units) - 1:
         value /= step
         index += 1
     return f"{_digits(value)} {units[index]}"

@@ -75,6 +75,8 @@ class ArchivedRun:
 
         ``columns``: those that are wanted, which alone are then read. Raises: InputError: there is none of that name.
         """
+        if isinstance(columns, str):  # a sequence of letters
+            raise InputError(f"columns {columns!r}: name columns in a list, such as [{columns!r}]")
         unknown = [name for name in columns or () if name not in SCHEMA.names]
         if unknown:
             raise InputError(f"spans have no column {unknown[0]}; write one of {', '.join(SCHEMA.names)}")

@@ -95,6 +95,7 @@ def export(archive: Path, form: str, output: Path | None, tracking_uri: str | No
     perfetto and chrome also have what a traced script itself recorded: Horovod's timeline, torch.profiler's traces.
     """
     from e2c_dl.archive.read import open_archive
+    from e2c_dl.diagnosis.comparing.archives import damage
     from e2c_dl.trace.export import formats
 
     typed = click.get_current_context().get_parameter_source("tracking_uri") is ParameterSource.COMMANDLINE
@@ -108,6 +109,8 @@ def export(archive: Path, form: str, output: Path | None, tracking_uri: str | No
         return
     trace = read.trace()
     formats.write(form, trace, target, _of_script(read, trace) if FORMATS[form].merges else None)
+    if hosts := damage(read, trace):
+        say(f"{archive}: traces are not whole, and so is what was written: {', '.join(hosts)}")
     click.echo(target)
 
 

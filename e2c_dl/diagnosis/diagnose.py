@@ -30,7 +30,7 @@ from e2c_dl.diagnosis.scripts import script_reference
 from e2c_dl.diagnosis.shown.activity import Activity, from_trace
 from e2c_dl.diagnosis.shown.heat import Heat, heat_of
 from e2c_dl.diagnosis.shown.panels import Changed, Recorded
-from e2c_dl.errors import AnalysisError, ArchiveError
+from e2c_dl.errors import AnalysisError, ArchiveError, ScenarioError
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
@@ -100,11 +100,21 @@ def read_run(archive: ReadArchive, trace: Trace | None = None) -> ReadRun:
         designed = None
         if (Place(archive.path) / layout.SCENARIO).exists():
             emulation = archive.run.emulation
-            designed = reference_of(load(archive.scenario), trace, archive.changes(), emulation, archive.host_facts)
+            designed = reference_of(scenario_of(archive), trace, archive.changes(), emulation, archive.host_facts)
             designed = designed if emulation else replace(designed, compute_factors={})  # nobody slowed it
         return trace, None, script_reference(trace, archive.host_facts, designed)  # no strategy of it was trained
-    scenario = load(archive.scenario)
+    scenario = scenario_of(archive)
     return trace, scenario, reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)
+
+
+def scenario_of(archive: ReadArchive) -> Scenario:
+    """The scenario that the run of ``archive`` carried out. Raises: ScenarioError, which names the archive's file."""
+    try:
+        return load(archive.scenario)
+    except ScenarioError as error:
+        remedy = f"{error.remedy}, or ask e2c-dl verify whether it was altered"
+        file = str(archive.scenario / error.file)
+        raise ScenarioError(file, error.key, error.problem, remedy, line=error.line) from error
 
 
 def retraining_of(archive: ReadArchive, scenario: Scenario | None, trace: Trace) -> Retraining | None:
@@ -127,7 +137,7 @@ def changed_in(archive: ReadArchive, trace: Trace | None = None) -> Changed | No
 
     Raises: ArchiveError, AnalysisError for a damaged piece; ScenarioError if its scenario cannot be read.
     """
-    scenario = load(archive.scenario) if (Place(archive.path) / layout.SCENARIO).exists() else None
+    scenario = scenario_of(archive) if (Place(archive.path) / layout.SCENARIO).exists() else None
     recorded = any(archive.host(host).recorded for host in archive.hosts)
     return Recorded(
         trace=trace or (archive.trace() if recorded else Trace(ranks=(), facts={})),

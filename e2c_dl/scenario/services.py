@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from e2c_dl.formatting import count
 from e2c_dl.scenario.documents.field import Field, Findings, described
 from e2c_dl.scenario.documents.keys import BOOLEAN, Key, Keys, Kind, integer, matching, one_of
 
@@ -137,7 +138,7 @@ def check_trains(layers: Field, hosts: Mapping[str, int]) -> None:
         needs = TRAINING[name]
         if hosts[name] < needs.least:
             remedy = f"ask for at least {needs.least}, such as {{name: {name}, quantity: {needs.least}}}"
-            raise layers.error(f"{hosts[name]} hosts of service {name}", remedy)
+            raise layers.error(f"{count(hosts[name], 'host')} of service {name}", remedy)
         if needs.beside is not None and not hosts.get(needs.beside):
             raise layers.error(
                 f"service {name} trains with {needs.beside}, of which there is none", f"add {needs.beside}"

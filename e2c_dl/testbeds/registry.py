@@ -191,7 +191,8 @@ def up(run_id: str | None) -> RegisteredRun:
     if run_id is None or run_id not in found:
         what = "several runs are up" if run_id is None else f"{run_id}: no such run has hosts up"
         if not found:
-            raise InputError(f"{'no run is up' if run_id is None else what}; `e2c-dl deploy --keep` leaves hosts up")
+            none = "no run is up" if run_id is None else what
+            raise InputError(f"{none}; `e2c-dl deploy` begins one, and with --keep leaves its hosts up")
         raise InputError(f"{what}; name one of {', '.join(found)}")
     return found[run_id]
 

@@ -2,8 +2,8 @@
 
 ::
 
-    hosts of this machine     RUN_DIR/spans.bin, from where one stopped reading
-    other machines            ssh HOST tail --follow, one session that stays; small files by cat, now and then
+    hosts of this machine     RUN_DIR/spans.bin or connections.bin, from where one stopped reading
+    other machines            ssh HOST tail --follow, a session each that stays; small files by cat, now and then
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ANSWER_S = 10.0
 
 
 class Tail(Protocol):
-    """The files of one host that is up."""
+    """The files of one host that is up, of which one grows."""
 
     def more(self) -> bytes:
-        """What was appended to its trace since the last call; nothing if it is not there (any more)."""
+        """What was appended to that since the last call; nothing if it is not there (any more)."""
 
     def file(self, name: str) -> bytes | None:
         """A small file of its run directory; None if there is none, or it does not answer."""
@@ -36,22 +36,22 @@ class Tail(Protocol):
         """Ends what was started for it."""
 
 
-def tail_of(access: Access, state_dir: Path) -> Tail:
-    """The tail of ``access``, of a run whose own directory on this machine is ``state_dir``."""
+def tail_of(access: Access, state_dir: Path, name: str = layout.SPANS_RAW) -> Tail:
+    """The tail of the file ``name`` of ``access``, of a run whose own directory on this machine is ``state_dir``."""
     run_dir = Path(access.run_dir)
-    return LocalTail(run_dir) if run_dir.is_relative_to(state_dir) else RemoteTail(access)
+    return LocalTail(run_dir, name) if run_dir.is_relative_to(state_dir) else RemoteTail(access, name)
 
 
 class LocalTail:
     """Conforms to Tail, for a run directory on this machine. A host may put anything there: links are not followed."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self._place = Place(run_dir)
+    def __init__(self, run_dir: Path, name: str = layout.SPANS_RAW) -> None:
+        self._place, self._name = Place(run_dir), name
         self._read = 0
 
     def more(self) -> bytes:
         try:
-            with (self._place / layout.SPANS_RAW).opened() as file:
+            with (self._place / self._name).opened() as file:
                 file.seek(self._read)
                 found = file.read(PIECE_BYTES)
         except (ArchiveError, OSError):  # not yet, or not any more
@@ -72,8 +72,8 @@ class LocalTail:
 class RemoteTail:
     """Conforms to Tail, over SSH; a session that ends is begun anew where it ended."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, access: Access, name: str = layout.SPANS_RAW) -> None:
+        self._access, self._name = access, name
         self._read = 0
         self._session: subprocess.Popen[bytes] | None = None
 
@@ -107,7 +107,7 @@ class RemoteTail:
             self._session = None
 
     def _begin(self) -> None:
-        where = f"{self._access.run_dir}/{layout.SPANS_RAW}"
+        where = f"{self._access.run_dir}/{self._name}"
         argv = programs.ssh_argv(self._access, "tail", f"--bytes=+{self._read + 1}", "--follow=name", "--retry", where)
         self._session = subprocess.Popen(
             argv, bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -3,7 +3,7 @@
 ::
 
     tails --new bytes--> GrowingSpans per host --last iterations that all have--> window --analyse--> Now
-                          older spans are forgotten
+                         GrowingSamples           older spans are forgotten
 
 Nothing is written where the run is, and nothing asked of its processes: it does not know that it is watched.
 """
@@ -31,13 +31,16 @@ from e2c_dl.diagnosis.references import reference_of
 from e2c_dl.diagnosis.shown.activity import from_trace
 from e2c_dl.diagnosis.shown.heat import heat_of
 from e2c_dl.diagnosis.window import BEGAN, window
-from e2c_dl.errors import AnalysisError
+from e2c_dl.errors import AnalysisError, ArchiveError
+from e2c_dl.formatting import count
 from e2c_dl.report.live import Now
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
+from e2c_dl.trace.propagation.flows import with_flows
+from e2c_dl.trace.propagation.growing_samples import GrowingSamples
 from e2c_dl.trace.recording.growing import GrowingSpans
 
 FEWEST = 4  # the first two warm up, and of fewer no median says anything
@@ -60,6 +63,11 @@ class Watch:
             access.name: tail_of(access, run.directory) for access in run.hosts if access.name in trains
         }
         self._grown = {host: GrowingSpans(host) for host in self._tails}
+        self._told = {host: GrowingSamples(host) for host in self._tails}
+        self._sockets = {
+            access.name: tail_of(access, run.directory, layout.CONNECTIONS_RAW)
+            for access in run.hosts if access.name in trains
+        }  # fmt: skip
         self._scope = ExitStack()
         self._small = Path(self._scope.enter_context(TemporaryDirectory()))
         self._refreshed_s = -REFRESH_S
@@ -73,7 +81,7 @@ class Watch:
 
     def close(self) -> None:
         """End what reads from hosts; the run goes on."""
-        for tail in self._tails.values():
+        for tail in (*self._tails.values(), *self._sockets.values()):
             tail.close()
         self._scope.close()
 
@@ -82,14 +90,17 @@ class Watch:
         for host, tail in self._tails.items():
             while piece := tail.more():
                 self._grown[host].add(piece)
+            while piece := self._sockets[host].more():
+                self._told[host].add(piece)
         over = all(grown.over for grown in self._grown.values()) or self._is_gone()
         stop = min((grown.finished for grown in self._grown.values()), default=0)
         if stop == self._judged and not over:
             return None
         self._judged = stop
         first = max(0, stop - self._last)
-        for grown in self._grown.values():
+        for host, grown in self._grown.items():
             grown.forget_before(first)
+            self._told[host].forget_before(first)
         seen = Now(run=read_run(self._archive), first=first, stop=stop, not_yet=self._waiting(stop), over=over)
         return seen if seen.not_yet else self._judge(seen)
 
@@ -103,12 +114,12 @@ class Watch:
             return (f"{', '.join(silent)}: no trace yet: it does not train, or cannot be reached.",)
         if stop < FEWEST:
             slowest = min(self._grown, key=lambda host: self._grown[host].finished)
-            return (f"{slowest} has finished {stop} iterations; a verdict needs {FEWEST} of every worker.",)
+            return (f"{slowest} has finished {count(stop, 'iteration')}; a verdict needs {FEWEST} of every worker.",)
         return ()
 
     def _judge(self, seen: Now) -> Now:
         self._refresh()
-        cut = window(self._trace(), seen.first, seen.stop)
+        cut = self._with_sockets(window(self._trace(), seen.first, seen.stop), seen.first)
         records = {host: HostRecords(self._small / host) for host in self._tails}
         facts = {host: each.facts() for host, each in records.items()}
         changes = [change for each in records.values() for change in each.changes()]
@@ -130,6 +141,16 @@ class Watch:
             critical=observed.replay.critical.steps(),
         )
         return replace(seen, diagnosis=diagnosis, since=dict(self._since), not_yet=report.limitations)
+
+    def _with_sockets(self, cut: Trace, first: int) -> Trace:
+        """``cut``, which begins with iteration ``first``, with what its ranks' sockets told: whether they lose any."""
+        samples, problems = [], []
+        for told in self._told.values():
+            try:
+                samples.append(told.since(first))
+            except ArchiveError as error:
+                problems.append(f"{error}; what its sockets told is left out")
+        return with_flows(cut, [each for each in samples if each is not None], problems)
 
     def _trace(self) -> Trace:
         """All that was kept, on one clock."""

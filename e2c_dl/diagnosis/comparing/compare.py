@@ -21,6 +21,7 @@ import numpy as np
 from e2c_dl import formatting
 from e2c_dl.diagnosis.comparing.figures import Culprit, Run
 from e2c_dl.diagnosis.comparing.resampling import Interval, of_pairs, of_series, of_sides
+from e2c_dl.diagnosis.model import Part
 from e2c_dl.errors import InputError
 from e2c_dl.trace.model import State
 
@@ -266,21 +267,21 @@ def _per_iteration(group: Group, host: str, state: State) -> float:
 
 
 def _culprits(group: Group) -> tuple[str, ...]:
-    """In words, those that most runs name first: ``edge-1 -> fog-1, 3.8 to 4.1 × slower (2 of 3 runs)``."""
-    by_element: dict[str, list[Culprit]] = {}
+    """In words, those that most runs name first: ``edge-1 -> fog-1, 3.8 to 4.1 × slower in rate (2 of 3 runs)``."""
+    alike: dict[tuple[str, Part], list[Culprit]] = {}
     for run in group.runs:
         for culprit in run.culprits:
-            by_element.setdefault(culprit.element, []).append(culprit)
+            alike.setdefault((culprit.element, culprit.part), []).append(culprit)
     return tuple(
-        f"{element}, {_slower(found)}" + _of_runs(len(found), len(group.runs))
-        for element, found in sorted(by_element.items(), key=lambda item: -len(item[1]))
+        f"{element}, {_slower(part, found)}" + _of_runs(len(found), len(group.runs))
+        for (element, part), found in sorted(alike.items(), key=lambda item: -len(item[1]))
     )
 
 
-def _slower(found: Sequence[Culprit]) -> str:
+def _slower(part: Part, found: Sequence[Culprit]) -> str:
     slowdowns = [each.slowdown for each in found if each.slowdown > 1]
     if slowdowns:
-        return f"{_range(slowdowns, '{:.1f}'.format)} × slower"
+        return f"{_range(slowdowns, '{:.1f}'.format)} × slower in {part.value}"
     return f"stalled for {_range([each.stalled_s for each in found], formatting.seconds)}"
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.model import Part, Report
 from e2c_dl.diagnosis.prefix import common_iterations
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.trace.collectives import of_library
@@ -20,9 +20,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Culprit:
-    """What departed, by how much at worst."""
+    """What departed, in what, by how much at worst."""
 
     element: str
+    part: Part
     slowdown: float  # times slower; 1.0: it only stalled
     stalled_s: float = 0.0
 
@@ -84,15 +85,14 @@ def states_of(report: Report) -> dict[str, Mapping[State, float]]:
 
 
 def culprits_of(report: Report) -> tuple[Culprit, ...]:
-    """Each element once, by its worst."""
-    found: dict[str, Culprit] = {}
+    """Each part of an element once, by its worst."""
+    found: dict[tuple[str, Part], Culprit] = {}
     for finding in report.culprits:
-        element = str(finding.element)
-        before = found.get(element, Culprit(element=element, slowdown=0.0))
-        found[element] = Culprit(
-            element=element, slowdown=max(before.slowdown, finding.slowdown),
-            stalled_s=max(before.stalled_s, finding.stalled_s),
-        )  # fmt: skip
+        what = element, part = str(finding.element), finding.part
+        before = found.get(what, Culprit(element=element, part=part, slowdown=0.0))
+        found[what] = replace(
+            before, slowdown=max(before.slowdown, finding.slowdown), stalled_s=max(before.stalled_s, finding.stalled_s)
+        )
     return tuple(found.values())
 
 

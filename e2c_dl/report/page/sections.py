@@ -197,30 +197,37 @@ def _state(spent_s: float, wall_s: float) -> str:
 
 
 def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:
-    """Every link as designed, requested, measured, used."""
+    """Every link as designed, requested, measured, used; of many that told nothing, behind a click."""
     head = [("link", ""), *((name, "n") for name in ("designed", "requested", "measured", "measured / requested"))]
     head += [(name, "n") for name in ("round trip requested", "measured", "used", "sent")]
-    made = []
-    for row in rows:
-        sent = f"{formatting.size(row.used.sent_bytes)} · {row.used.messages}" if row.used else "not used"
-        cells = [
-            (f"{row.src} → {row.dst}", ""),
-            (row.designed_rate, "n"),
-            (row.requested_rate, "n"),
-            (row.measured_rate, "n"),
-            (formatting.percent(row.against_requested), "n off" if row.deviates else "n"),
-            (row.requested_round_trip, "n"),
-            (row.measured_round_trip, "n off" if row.deviates else "n"),
-            (formatting.rate(row.used.rate_bps if row.used else None), "n"),
-            (sent, "n"),
-        ]
-        made.append(("marked" if row.pair in culprits else "", cells))
     caption = (
         "Designed by the scenario, requested of the emulator (departures injected on purpose included), measured "
         "before training, used by training; sent bytes and messages. Yellow: not as requested (rate more than 5 % off, "
         "round trip more than max(1 ms, 5 %), or loss)."
     )
-    return section("Links", caption, table(head, made))
+    telling = [_link(row, culprits) for row in rows if row.used or row.deviates]
+    idle = [_link(row, culprits) for row in rows if not (row.used or row.deviates)]
+    if len(idle) <= UNFOLDED:
+        return section("Links", caption, table(head, [*telling, *idle]))
+    rest = folded(table(head, idle), len(idle), "links more that training did not use")
+    return section("Links", caption, (table(head, telling) if telling else "") + rest)
+
+
+def _link(row: LinkRow, culprits: Collection[Pair]) -> tuple[str, Sequence[Cell]]:
+    sent = f"{formatting.size(row.used.sent_bytes)} · {row.used.messages}" if row.used else "not used"
+    off = "n off" if row.deviates else "n"
+    cells = [
+        (f"{row.src} → {row.dst}", ""),
+        (row.designed_rate, "n"),
+        (row.requested_rate, "n"),
+        (row.measured_rate, "n"),
+        (formatting.percent(row.against_requested), off),
+        (row.requested_round_trip, "n"),
+        (row.measured_round_trip, off),
+        (formatting.rate(row.used.rate_bps if row.used else None), "n"),
+        (sent, "n"),
+    ]
+    return "marked" if row.pair in culprits else "", cells
 
 
 def _halves(error: float) -> str:

@@ -88,9 +88,11 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """Does nothing. Raises: InputError, if figures are not written with such a suffix."""
+    """Does nothing. Raises: InputError, if figures are not written with such a suffix, or its folder is not there."""
     if path.suffix.lower() not in _WITHOUT_DATES:
         raise InputError(f"{path}: figures are written as {', '.join(_WITHOUT_DATES)}; choose one of these endings")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first")
 
 
 @styled

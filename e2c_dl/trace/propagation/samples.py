@@ -19,7 +19,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,8 @@ VERSION = 1
 _METADATA = b"e2c_dl"
 _MOST_RAW = 1024  # a struct tcp_info has some 300 bytes
 _COLUMNS = ("own_time_ns", "cookie", "iteration", "family", "raw")  # of the table, from which the others were made
-_Row = tuple[int, int, int, int, bytes]
+Row = tuple[int, int, int, int, bytes]
+"""(time_ns, cookie, iteration, family, TCP_INFO) of a sample."""
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,10 +162,17 @@ def convert_samples(own: Recorded, origin_ns: int | None = None) -> Path:
 def _read_raw(place: Place) -> Samples:
     log = read_log(place)
     facts = codec.convert(log.header, SamplesFacts, f"{place}: its header", remedy=codec.DAMAGED)
-    rows: list[_Row] = []
+    rows, connections, malformed = told_in(log.frames)
+    facts = msgspec.structs.replace(facts, dropped=log.dropped)
+    return samples_of(facts, rows, connections, malformed + log.lost_frames)
+
+
+def told_in(frames: Sequence[tuple[int, bytes]]) -> tuple[list[Row], dict[int, Connection], int]:
+    """(samples, connections by cookie, records that are neither) of a log's ``frames``."""
+    rows: list[Row] = []
     connections: dict[int, Connection] = {}
     malformed = 0
-    for kind, payload in log.frames:
+    for kind, payload in frames:
         if kind == SAMPLE_KIND:
             found = list(_rows(payload))
             rows += found
@@ -173,11 +181,10 @@ def _read_raw(place: Place) -> Samples:
         told = list(map(_connection, payload.splitlines() or [b""])) if kind == CONNECTION_KIND else [None]
         connections |= {one.cookie: one for one in told if one is not None}
         malformed += told.count(None)
-    facts = msgspec.structs.replace(facts, dropped=log.dropped)
-    return _samples(facts, rows, connections, malformed + log.lost_frames)
+    return rows, connections, malformed
 
 
-def _rows(payload: bytes) -> Iterator[_Row]:
+def _rows(payload: bytes) -> Iterator[Row]:
     """Its samples, up to what is none: whatever carries a good checksum may still have been made by hand."""
     at = 0
     while len(payload) - at >= SAMPLE.size:
@@ -196,7 +203,7 @@ def _connection(payload: bytes) -> Connection | None:
     return msgspec.structs.replace(found, local=ends[0], remote=ends[1])
 
 
-def _samples(facts: SamplesFacts, rows: list[_Row], connections: dict[int, Connection], lost: int) -> Samples:
+def samples_of(facts: SamplesFacts, rows: list[Row], connections: dict[int, Connection], lost: int) -> Samples:
     """Of what can be: a time that is none, and a connection that nobody described, are counted as lost."""
     good = [
         row for row in rows
@@ -238,7 +245,7 @@ def _read_parquet(place: Place) -> Samples:
     rows = list(zip(*(column.to_pylist() for column in told), strict=True))
     known = [_connection(json.dumps(msgspec.to_builtins(one)).encode()) for one in facts.connections]
     connections: dict[int, Connection] = {one.cookie: one for one in known if one is not None}
-    return _samples(facts, rows, connections, facts.lost + len(known) - len(connections))
+    return samples_of(facts, rows, connections, facts.lost + len(known) - len(connections))
 
 
 def header(rank: int, host: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from commands import said
 from simulated_scenario import scenario, simulated
 
 from e2c_dl.archive.read import open_archive
-from e2c_dl.campaign.predicting.advice import learning
+from e2c_dl.campaign.predicting.advice import learning, workers
 from e2c_dl.campaign.predicting.advice.candidates import Candidate, candidates
 from e2c_dl.campaign.predicting.advice.ground import Ground, of_archive
 from e2c_dl.campaign.predicting.advice.trial import Tried
@@ -181,6 +181,15 @@ def test_processes_and_a_cluster_find_the_same(ground: Ground) -> None:
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50
     ) as cluster:
         assert found(on_cluster(tried_on, ground, trials, cluster.scheduler_address)) == alone
+
+
+def test_a_cluster_without_workers_is_told_in_one_line(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(workers, "CONNECT_S", 0.5)
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, silence_logs=50) as cluster:
+        address = cluster.scheduler_address
+        with pytest.raises(InputError, match=rf"{address}: it has no worker; start one: dask worker {address}"):
+            list(on_cluster(tried_on, ground, [(Candidate(strategy="adpsgd"), 0)], address))
 
 
 def test_another_program_at_the_schedulers_address_is_told_in_one_line(ground: Ground) -> None:

@@ -43,6 +43,8 @@ def test_spans_are_a_table_of_all_hosts(run: e2c_dl.ArchivedRun) -> None:
     assert few.schema.names == ["phase", "start_ns"] and min(few.column("start_ns").to_pylist()) == 0
     with pytest.raises(InputError, match="no column strat_ns"):
         run.spans(columns=["strat_ns"])
+    with pytest.raises(InputError, match=r"in a list, such as \['host'\]"):
+        run.spans(columns="host")
 
 
 def test_links_and_progress_are_tables(run: e2c_dl.ArchivedRun) -> None:

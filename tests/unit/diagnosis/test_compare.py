@@ -16,6 +16,7 @@ from commands import said
 from e2c_dl.cli.analysis.analyses import METRICS
 from e2c_dl.diagnosis.comparing.compare import VARIES, Comparison, Difference, Group, Metric, compare
 from e2c_dl.diagnosis.comparing.figures import Culprit, Run, accuracies_of, iterations_of, run_s
+from e2c_dl.diagnosis.model import Part
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.model import State
@@ -136,18 +137,20 @@ def test_one_live_run_a_side_says_what_its_intervals_leave_out() -> None:
 
 
 def test_culprits_of_several_runs_are_told_together() -> None:
+    slow = Culprit(element="edge-1", part=Part.COMPUTE, slowdown=2.0)
     named = [
-        (Culprit(element="edge-1", slowdown=2.0),),
-        (Culprit(element="a -> b", slowdown=4.0), Culprit(element="edge-1", slowdown=2.5)),
-        (Culprit(element="fog-1", slowdown=1.0, stalled_s=8.02),),
+        (slow,),
+        (Culprit(element="a -> b", part=Part.DELAY, slowdown=1.5), replace(slow, slowdown=2.5)),
+        (Culprit(element="fog-1", part=Part.STALLED, slowdown=1.0, stalled_s=8.02), replace(slow, part=Part.DATA)),
     ]
     group = Group(name="b", runs=tuple(run(f"b{i}", culprits=each) for i, each in enumerate(named)))
     found = compare([Group(name="a", runs=(run("a", culprits=named[0]),)), group])
-    assert found.culprits == ("edge-1, 2.0 × slower",)
+    assert found.culprits == ("edge-1, 2.0 × slower in compute",)
     assert found.contrasts[0].culprits == (
-        "edge-1, 2.0 to 2.5 × slower (2 of 3 runs)",
-        "a -> b, 4.0 × slower (1 of 3 runs)",
+        "edge-1, 2.0 to 2.5 × slower in compute (2 of 3 runs)",
+        "a -> b, 1.5 × slower in delay (1 of 3 runs)",
         "fog-1, stalled for 8.02 s (1 of 3 runs)",
+        "edge-1, 2.0 × slower in data loading (1 of 3 runs)",
     )
 
 

@@ -18,7 +18,7 @@ from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.shown.activity import DELIVERY, ITERATION, Activity, Lane
 from e2c_dl.diagnosis.shown.heat import Heat
 from e2c_dl.diagnosis.states import State
-from e2c_dl.errors import ArchiveError, InputError
+from e2c_dl.errors import InputError
 from e2c_dl.report import colours
 from e2c_dl.report.plots import curves, heat, lanes, paper
 
@@ -190,7 +190,7 @@ def test_more_rows_than_fit_are_the_slowest() -> None:
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="choose one of these endings"):
         paper.save(curves.cdf([run("a")]), tmp_path / "figure.jpeg")
-    with pytest.raises(ArchiveError, match="make its folder first"):
+    with pytest.raises(InputError, match=r"there is no folder .*none; make it first"):
         paper.save(curves.cdf([run("a")]), tmp_path / "none" / "figure.pdf")
     with pytest.raises(InputError, match="b: tells no accuracy"):
         curves.time_to_accuracy([run("a"), run("b", accuracies=())])
@@ -207,6 +207,8 @@ def test_the_command(tmp_path: Path) -> None:
         assert said("plot", archive, "--figure", kind, "--out", out) == (0, f"{out}\n", "")
         assert out.read_text().startswith("<?xml")
     assert "tells no accuracy" in said("plot", archive, "--figure", "time-to-accuracy", "--out", tmp_path / "x.pdf").err
+    folder = said("plot", tmp_path, "--figure", "cdf", "--out", tmp_path / "none" / "x.pdf")  # before anything is read
+    assert folder.code == 2 and "make it first" in folder.err
     assert "shows one run" in said("plot", archive, archive, "--figure", "heatmap", "--out", tmp_path / "x.pdf").err
 
 
@@ -218,6 +220,8 @@ def test_a_figure_of_traces_that_are_not_whole_says_so(tmp_path: Path) -> None:
     for kind in ("states", "timeline", "heatmap", "cdf"):
         out = tmp_path / f"{kind}.svg"
         assert said("plot", archive, "--figure", kind, "--out", out) == (0, f"{out}\n", why)
+    table, why = tmp_path / "t.csv", why.replace("the figure", "what was written")
+    assert said("export", archive, "--format", "csv", "--output", table) == (0, f"{table}\n", why)
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:

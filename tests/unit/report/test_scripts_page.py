@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import sample_report as sample
 from ddp import Ddp, name, simulate
 
+from e2c_dl.diagnosis.model import EXPECTED
 from e2c_dl.diagnosis.shown.activity import from_trace
+from e2c_dl.report.page import sections
 from e2c_dl.report.page.packed import unpacked
 from e2c_dl.report.page.timeline import Drawn, section, timeline
 from e2c_dl.report.plots import lanes
@@ -42,3 +45,9 @@ def test_a_run_without_collectives_has_no_columns_of_them() -> None:
 
 def test_a_figure_of_its_lanes_is_drawn() -> None:
     assert lanes.timeline(from_trace(simulate(Ddp(iterations=4))), 3.33, 3).axes
+
+
+def test_culprits_are_held_to_what_was_expected_where_nothing_was_designed() -> None:
+    report = replace(sample.report(sample.activity(6)), reference=EXPECTED)
+    told = sections.verdict(sample.run(), report)
+    assert '<th class="n">expected</th>' in told and "designed</th>" not in told

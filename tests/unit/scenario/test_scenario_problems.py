@@ -111,7 +111,7 @@ def test_hosts_here_stand_in_for_one_environment(write):
 
 def test_a_single_rank_is_too_few(write):
     layers = replaced(replaced(LAYERS, "  - {name: Trainer, env: *t}\n", ""), "quantity: 2", "quantity: 1")
-    assert "layers: 1 hosts of service Trainer" in only(write(layers=layers))
+    assert "layers: 1 host of service Trainer" in only(write(layers=layers))
 
 
 def test_an_alias_of_a_whole_service_is_refused(write):

@@ -204,3 +204,11 @@ def test_a_place_that_cannot_be_written_is_named(trace: Trace, tmp_path: Path) -
         with pytest.raises(ArchiveError, match="absent") as error:
             formats.write(name, trace, tmp_path / "absent" / "t")
         assert str(error.value).endswith(("make its folder first", "name another file with --output"))
+
+
+@pytest.mark.parametrize("form", ["csv", "perfetto"])
+def test_a_folder_is_no_file_to_export_into(trace: Trace, tmp_path: Path, form: str) -> None:
+    with pytest.raises(
+        ArchiveError, match=r"cannot be written: .*is a directory; name another file|Is a directory; name"
+    ):
+        formats.write(form, trace, tmp_path)  # Arrow's own errors have no number

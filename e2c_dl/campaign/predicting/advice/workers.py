@@ -64,9 +64,13 @@ def on_cluster(
 ) -> Generator[T, None, None]:
     """The same, on the workers of the Dask scheduler at ``address``, which have this program.
 
-    Raises: InputError, if dask is not installed, or nobody answers there.
+    Raises: InputError, if dask is not installed, nobody answers there, or no worker has come to it.
     """
     with _client(address) as (client, completed):
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_S)
+        except (TimeoutError, asyncio.TimeoutError) as error:
+            raise InputError(f"--scheduler {address}: it has no worker; start one: dask worker {address}") from error
         sent = client.scatter(ground, broadcast=True)
         asked = [client.submit(task, sent, *trial, pure=False) for trial in trials]
         try:
