@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.collectives import WORLD
@@ -96,7 +97,7 @@ def go_on(session: Session, rank: int, place: Exchange) -> None:
     session.count_passed()
     session.seqs[WORLD] = following(session.seqs.get(WORLD, 0))
     own = session.ranks.own
-    with suppress(Exception):  # a launcher that is ending; who comes waits, and says so
+    with suppress(OSError, HTTPException):  # a launcher that is ending; who comes waits, and says so
         tell(replace(own, rank=rank, offers={**own.offers, COUNTED: session.seqs[WORLD]}), place)
 
 
