@@ -221,7 +221,7 @@ def observe(trace: Trace, reference: Reference, *, by_luck: bool = True) -> Obse
 def _of_library(trace: Trace, prefix: Trace, iterations: int, design: Design, windows: Windows) -> Observed:
     """What ``trace``, cut to ``prefix``, shows of a run whose library hides its messages."""
     flows = observed_flows(prefix, iterations)
-    prefix = with_unnamed(prefix)
+    prefix = prefix if design.reference.on_gpu else with_unnamed(prefix)
     return Observed(
         whole=trace, trace=prefix, iterations=iterations, messages=join(prefix), design=design, windows=windows,
         carried=(), links=flow_departures(flows, windows, design), untrusted=untrusted_clocks(prefix, (), windows),

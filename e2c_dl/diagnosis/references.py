@@ -52,6 +52,7 @@ class Reference:
     schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design
     tcp: Tcp | None = None  # what sends over the links; None: nobody knows
     network_emulated: bool = True  # False: links are as they are, and have no asked-for quality
+    on_gpu: bool = False  # of a script: what lies between its spans may be a wait for what a device was asked to do
 
     def missing_in(self, trace: Trace) -> list[str]:
         """Hosts that were to train, and left nothing in ``trace``."""

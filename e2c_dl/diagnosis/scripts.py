@@ -54,15 +54,17 @@ def script_reference(
         for rank in trace.ranks
     )
     hardware = {host: _hardware(host_facts.get(host)) for host in places}
+    on_gpu = any(facts is not None and facts.gpu for facts in map(host_facts.get, places))
     if designed is None:
-        topology = Topology(hosts=hosts)
         return Reference(
-            topology=topology, compute_factors={}, batch_sizes={}, hardware=hardware, network_emulated=False
-        )
+            topology=Topology(hosts=hosts), compute_factors={}, batch_sizes={}, hardware=hardware,
+            network_emulated=False, on_gpu=on_gpu,
+        )  # fmt: skip
     pairs = {(src, dst): (places[src], places[dst]) for src in places for dst in places}
     links, changing, factors = designed.topology.links, designed.schedules.links, designed.compute_factors
     return replace(
         designed, hardware=hardware, batch_sizes={}, batches_change=False, normal_s={}, network_emulated=True,
+        on_gpu=on_gpu,
         topology=Topology(hosts=hosts, links={pair: links[of] for pair, of in pairs.items() if of in links}),
         compute_factors={host: factors[place] for host, place in places.items() if place in factors},
         schedules=replace(

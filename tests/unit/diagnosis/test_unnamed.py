@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,9 +34,9 @@ def by_hand(ddp: Ddp) -> Trace:
     return replace(trace, ranks=tuple(ranks))
 
 
-def report_of(trace: Trace, cpus: tuple[str, ...] = ()) -> Report:
+def report_of(trace: Trace, cpus: tuple[str, ...] = (), **others: Any) -> Report:
     models = dict(zip((rank.host for rank in trace.ranks), cpus or ("any",) * len(trace.ranks), strict=True))
-    facts = {host: HostFacts(cpu_model=model, cores=2) for host, model in models.items()}
+    facts = {host: HostFacts(cpu_model=model, cores=2, **others) for host, model in models.items()}
     return analyse(trace, script_reference(trace, facts))
 
 
@@ -80,6 +81,11 @@ def test_a_rank_alone_is_held_to_nobody() -> None:
 def test_ranks_on_unlike_machines_are_not_held_to_each_other() -> None:
     report = report_of(by_hand(replace(BY_HAND, ranks=2, extra_s={(1, Phase.DATA): 0.1})), ("one", "other"))
     assert not report.culprits
+
+
+def test_where_ranks_compute_on_gpus_they_may_have_waited_for_these() -> None:
+    trace = by_hand(replace(BY_HAND, ranks=2, extra_s={(1, Phase.DATA): 0.1}))
+    assert not report_of(trace, gpu={"device": "cuda:0"}).culprits
 
 
 def spans_of(*rows: tuple[Phase, int, int, int]) -> RankTrace:
