@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -55,14 +57,36 @@ def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp
             raw(tmp_path), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=500.0, flush_every_s=0.001
         ) as sampler:
             slight, busy = {cookie(one) for one in small}, {cookie(one) for one in large}
+            iterations = itertools.count()
             while not slight <= sampler._small or busy & sampler._small:  # a look may come while only one end has sent
                 send(large, 100_000)
+                sampler.iteration(next(iterations))
             send(small, 100)
         of_small = cookie(small[0])
     samples = read_samples(own(tmp_path))
     assert samples is not None
     raws = [raw for raw, of in zip(samples.raw, samples.cookie.tolist(), strict=True) if of == of_small]
     assert tcp_info.field(raws[-1], "bytes_sent") == 200, "nothing of it is lost"
+
+
+def test_what_is_idle_before_training_is_looked_at_where_iterations_end(tmp_path: Path) -> None:
+    with connected(at=ITS_OWN) as ring, connected(at=ITS_OWN) as rendezvous:
+        send(rendezvous, 5000)
+        with SocketSampler(
+            raw(tmp_path), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=1.0, flush_every_s=0.001
+        ) as sampler:
+            while sampler._moved.get(cookie(rendezvous[0]).to_bytes(8, sys.byteorder)) is None:
+                time.sleep(0.001)
+            time.sleep(0.05)  # it has told by now, if it does before iterations have ended
+            for iteration in range(4):
+                sampler.iteration(iteration)
+                send(ring, 100_000)
+                time.sleep(2 * APART_S)
+        of_ring = cookie(ring[0])
+    samples = read_samples(own(tmp_path))
+    assert samples is not None
+    told = set(samples.iteration[samples.cookie == of_ring].tolist())
+    assert {0, 1, 2, 3} <= told
 
 
 def test_what_moved_is_written_at_boundaries(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@
                   ------------------decodes---------------      all rounds since the last time, and writes what moved
 
 Connections that have moved less than a hundredth of what the busiest one has (a rendezvous) are looked at by the thread
-alone. New connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to
-every 4 s: counters tell all that a connection did since it began. Where iterations are short its thread looks up ever
-less often, down to every 0.9 s, and at small connections only when it looks for new ones.
+alone, once iterations have ended in which they could: those that will carry gradients are idle before training. New
+connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to every 4 s:
+counters tell all that a connection did since it began. Where iterations are short its thread looks up ever less often,
+down to every 0.9 s, and at small connections only when it looks for new ones.
 
 A connection whose counters have not moved is not written, except that one which was active in an iteration is also
 written at its end. How much is kept within one: :mod:`e2c_dl.trace.propagation.sockets.share`. What all that costs is
@@ -51,6 +52,7 @@ APART_S = 0.005  # iterations that are shorter share a round
 _APART_NS = round(APART_S * 1e9)
 REST_MOST_S = 0.9  # of the thread, where there is nothing to do between iterations
 SMALL = 0.01  # of the bytes of the busiest connection: one with less is not looked at where iterations end
+_SHOWN = 2  # iterations since the newest connection was found, in which one that is not small has moved
 _MOST_ROUNDS = 1024  # in memory: then whoever takes one writes them, since the log does not keep up
 _NEVER_NS = 1 << 62
 RankOf = Callable[[tuple[str, int]], tuple[int | None, str | None]]
@@ -106,6 +108,7 @@ class SocketSampler:
         self._known: dict[bytes, int] = {}  # cookies of connections that the log has, as the kernel gives them
         self._moved: dict[bytes, bytes] = {}  # cookie, as the kernel gives it -> what it last told of what moves
         self._small: set[int] = set()
+        self._ended = 0  # iterations since the newest connection was found
         self._active: set[bytes] = set()  # those that have moved since the iteration began
         self._share = Share()
         self._scan_due_s = 0.0
@@ -253,10 +256,11 @@ class SocketSampler:
             if ends:
                 self._share.ended(len(active))
                 active.clear()
+                self._ended += 1
         if self._closed and self._room is not None:
             samples += self._room.end()
         self._log.extend(SAMPLE_KIND, samples)
-        if self._scanned and not self._main_scans:
+        if self._scanned and self._ended >= _SHOWN and not self._main_scans:
             self._scanned = False
             self._tell_small()
         self._used_ns += time.thread_time_ns() - began_ns
@@ -279,6 +283,7 @@ class SocketSampler:
         began_ns = time.thread_time_ns()
         found = self._source.rescan()
         self._scanned = True
+        self._ended = 0 if found else self._ended
         self._scan_every_s = RESCAN_S if found else min(2 * self._scan_every_s, RESCAN_MOST_S)
         self._scan_due_s = time.monotonic() + self._scan_every_s
         for connection in found:
