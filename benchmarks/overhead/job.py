@@ -36,7 +36,7 @@ from benchmarks.overhead.own import Own
 from e2c_dl.trace.recording.recorder import Row
 from e2c_dl.tracing import attached
 from e2c_dl.tracing.hooks.backward import backward_of
-from e2c_dl.tracing.samplers import FLUSH_EVERY_S
+from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S
 from e2c_dl.tracing.settings import Settings
 from e2c_dl.tracing.tracer import Tracer
 

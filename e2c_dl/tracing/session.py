@@ -32,8 +32,8 @@ from e2c_dl.tracing.lane import Event, Lane
 from e2c_dl.tracing.numbers import Numbers
 from e2c_dl.tracing.rendezvous import WITHIN_S, Alone, Exchange, Ranks, meet, own_peer
 from e2c_dl.tracing.said import Said
-from e2c_dl.tracing.sampled import SAMPLERS
-from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Sampler
+from e2c_dl.tracing.samplers.sampled import SAMPLERS
+from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Sampler
 from e2c_dl.tracing.settings import Settings
 
 MOST_EVENTS = 20_000  # in memory, until it is known whose they are: the newest

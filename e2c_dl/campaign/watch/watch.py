@@ -22,7 +22,7 @@ import numpy as np
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.run import read_run
-from e2c_dl.campaign.watch.tails import Tail, tail_of
+from e2c_dl.campaign.watch.tails import tail_of
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.diagnose import Diagnosis
 from e2c_dl.diagnosis.model import Element, Finding, Report
@@ -59,15 +59,13 @@ class Watch:
         self._archive = Path(run.archive)
         self._scenario: Scenario = load(self._archive / layout.SCENARIO)
         trains = {host.name for host in self._scenario.topology.ranks}
-        self._tails: dict[str, Tail] = {
-            access.name: tail_of(access, run.directory) for access in run.hosts if access.name in trains
-        }
+        hosts = [access for access in run.hosts if access.name in trains]
+        self._tails, self._sockets = (
+            {access.name: tail_of(access, run.directory, name) for access in hosts}
+            for name in (layout.SPANS_RAW, layout.CONNECTIONS_RAW)
+        )
         self._grown = {host: GrowingSpans(host) for host in self._tails}
         self._told = {host: GrowingSamples(host) for host in self._tails}
-        self._sockets = {
-            access.name: tail_of(access, run.directory, layout.CONNECTIONS_RAW)
-            for access in run.hosts if access.name in trains
-        }  # fmt: skip
         self._scope = ExitStack()
         self._small = Path(self._scope.enter_context(TemporaryDirectory()))
         self._refreshed_s = -REFRESH_S

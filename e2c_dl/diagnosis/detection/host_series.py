@@ -21,6 +21,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.batches import PerSample, Sized, samples_of
@@ -94,15 +95,38 @@ class HostSeries:
 
 def compute_s(rank: RankTrace, iterations: int) -> Doubles:
     """Seconds of FORWARD + BACKWARD in iterations 0 .. iterations - 1, shape (iterations,)."""
-    spans = _spans(rank, Part.COMPUTE, iterations)
+    return seconds_in(rank, GRADIENT, iterations)
+
+
+def seconds_in(rank: RankTrace, phases: Collection[Phase], iterations: int) -> Doubles:
+    """Seconds of ``phases`` in iterations 0 .. iterations - 1, shape (iterations,)."""
+    spans = _spans(rank, phases, iterations)
     return _per_iteration(spans, (spans["end_ns"] - spans["start_ns"]) / 1e9, iterations)
+
+
+def begins_s(own: Spans, design: Design, iterations: int) -> Doubles:
+    """When iterations 0 .. iterations - 1 began, by ``own``, their spans; infinite of one that is lost."""
+    found = np.full(iterations, np.inf)
+    inside = own[own["iteration"] < iterations]
+    found[inside["iteration"]] = (inside["start_ns"] - design.began_ns) / 1e9
+    return found
+
+
+def series_of(
+    own: Spans, design: Design, begun_s: Doubles, took_s: Doubles, spent_s: Doubles, chosen: npt.NDArray[np.bool_]
+) -> Series:
+    """What a host whose ITERATION spans are ``own`` took in iterations that are ``chosen``; arrays: (iterations,)."""
+    return Series(
+        values=np.log(took_s[chosen]), iterations=np.flatnonzero(chosen), begins_s=begun_s[chosen],
+        until_s=float((own["end_ns"].max() - design.began_ns) / 1e9), spent_s=spent_s[chosen],
+    )  # fmt: skip
 
 
 def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection[int] = ()) -> HostSeries | None:
     """The series of ``part`` of one rank's host without its iterations ``stalled``; None if it never did that."""
     own = rank.of(Phase.ITERATION)
     iterations = int(own["iteration"].max()) + 1
-    spans = _spans(rank, part, iterations)
+    spans = _spans(rank, PHASES[part], iterations)
     begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
     counts = _per_iteration(spans, np.ones(len(spans)), iterations)
     spent_s = _per_iteration(spans, end_s - begin_s, iterations)
@@ -116,16 +140,12 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
     samples = samples_of(rank, iterations) if design.reference.batches_change and part in BY_BATCH else None
     if samples is not None:
         chosen &= samples > 0
-    begins_s = np.full(iterations, np.inf)
-    begins_s[own["iteration"]] = (own["start_ns"] - design.began_ns) / 1e9
-    chosen &= np.isfinite(begins_s)  # of a damaged trace, an iteration's own span may be lost
+    begun_s = begins_s(own, design, iterations)
+    chosen &= np.isfinite(begun_s)  # of a damaged trace, an iteration's own span may be lost
     if not chosen.any():
         return None
     took_s = normal_s if part is Part.COMPUTE else spent_s / np.maximum(1, counts) if part in PER_SPAN else spent_s
-    series = Series(
-        values=np.log(took_s[chosen]), iterations=np.flatnonzero(chosen), begins_s=begins_s[chosen],
-        until_s=float((own["end_ns"].max() - design.began_ns) / 1e9), spent_s=spent_s[chosen],
-    )  # fmt: skip
+    series = series_of(own, design, begun_s, took_s, spent_s, chosen)
     return HostSeries(
         host=rank.host, part=part, series=series, factors=spent_s[chosen] / normal_s[chosen],
         spans=int(np.median(counts[chosen])), samples=None if samples is None else samples[chosen],
@@ -138,8 +158,8 @@ def _usual(counts: Doubles) -> float:
     return float(values[np.argmax(times)])
 
 
-def _spans(rank: RankTrace, part: Part, iterations: int) -> Spans:
-    spans = rank.of(*PHASES[part])
+def _spans(rank: RankTrace, phases: Collection[Phase], iterations: int) -> Spans:
+    spans = rank.of(*phases)
     inside = (spans["iteration"] >= 0) & (spans["iteration"] < iterations)  # -1: of no iteration
     return spans if inside.all() else spans[inside]
 

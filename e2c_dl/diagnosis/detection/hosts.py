@@ -86,13 +86,14 @@ def host_departures(
         parts = tuple(each for each in parts if each not in BY_BATCH)
         untold = "batches changed, and the trace does not tell of how many samples each was"
         limitations.append(Limitation(sentence=f"No verdict on gradients and loading of data: {untold}."))
-    unnamed = unnamed_series(trace, design, stalled or {}, untrusted)
+    left_out = stalled or {}
+    trusted = [rank for rank in trace.ranks if rank.host not in untrusted]
     for part in parts:
-        every = (
-            host_series(rank, part, design, (stalled or {}).get(rank.host, ()))
-            for rank in trace.ranks if rank.host not in untrusted
-        )  # fmt: skip
-        known = [each for each in every if each is not None] if part is not Part.OTHER else unnamed
+        if part is Part.OTHER:
+            known = unnamed_series(trusted, design, left_out)
+        else:
+            every = (host_series(rank, part, design, left_out.get(rank.host, ())) for rank in trusted)
+            known = [each for each in every if each is not None]
         comparable = classes(known, design)
         of_host = {each.host: each.series.values for of in comparable for each in of.alike}
         values = [of_host[each.host] for each in known]
@@ -194,8 +195,8 @@ def _among_peers(
     least = min(float(alike[place].factors.min()) for place in group.fastest)
     if part is not Part.COMPUTE and _follows(alike, group, least):
         own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design), turns=True)
-    few = len(alike) == 2 or part is Part.OTHER
-    apart = max(group.apart, PAIR if few else 0.0, TWICE if part is Part.REDUCE else 0.0)
+    pair = PAIR if len(alike) == 2 or part is Part.OTHER else 0.0
+    apart = max(group.apart, pair, TWICE if part is Part.REDUCE else 0.0)
     reference, compared = group.reference, _compared(alike, group)
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"

@@ -15,12 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.change_points import Doubles
-from e2c_dl.diagnosis.detection.host_series import HostSeries
-from e2c_dl.diagnosis.detection.series import Series
+from e2c_dl.diagnosis.detection.host_series import HostSeries, begins_s, seconds_in, series_of
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.trace.model import COMPUTE, SPAN, WAIT, Phase, RankTrace, Spans, Trace
 from e2c_dl.trace.warm_up import warm_up
@@ -44,7 +41,7 @@ def _unnamed(rank: RankTrace) -> Spans:
     order = np.argsort(seen["start_ns"], kind="stable")
     starts_ns = seen["start_ns"][order]
     ends_ns = np.where(seen["phase"] == Phase.COLLECTIVE, seen["start_ns"], seen["end_ns"])[order]
-    begins_ns = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends_ns) if len(ends_ns) else ends_ns)
+    begins_ns = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(ends_ns))
     until_ns = np.append(starts_ns, np.iinfo(np.int64).max)
     first = np.searchsorted(until_ns, iterations["start_ns"], side="right")
     counts = np.maximum(0, np.searchsorted(begins_ns, iterations["end_ns"], side="left") - first)
@@ -61,30 +58,34 @@ def _unnamed(rank: RankTrace) -> Spans:
 
 
 def unnamed_series(
-    trace: Trace, design: Design, left_out: Mapping[str, Collection[int]], untrusted: Collection[str]
+    ranks: Sequence[RankTrace], design: Design, left_out: Mapping[str, Collection[int]]
 ) -> list[HostSeries]:
     """OTHER of every host beyond the least that any of them spends in the same iteration; nothing of a single rank.
 
-    ``left_out``: host -> iterations that say nothing of it; ``untrusted``: hosts whose clocks tell no lengths.
+    ``left_out``: host -> iterations that say nothing of it.
     """
-    ranks = [rank for rank in _alike(trace.ranks) if rank.host not in untrusted]
-    if len(ranks) < 2 or not any(len(rank.rows(Phase.OTHER)) for rank in ranks):
+    alike = _alike(ranks)
+    if len(alike) < 2 or not any(len(rank.rows(Phase.OTHER)) for rank in alike):
         return []
-    own = [rank.of(Phase.ITERATION) for rank in ranks]
+    own = [rank.of(Phase.ITERATION) for rank in alike]
     count = 1 + min(int(each["iteration"].max()) for each in own)
-    spent_s, whole_s = (np.stack([_per_iteration_s(rank, phase, count) for rank in ranks]) for phase in
-                        (Phase.OTHER, Phase.ITERATION))  # fmt: skip
+    other_s, whole_s = (
+        np.stack([seconds_in(rank, {phase}, count) for rank in alike]) for phase in (Phase.OTHER, Phase.ITERATION)
+    )
     told = (whole_s > 0).all(axis=0) & (np.arange(count) >= warm_up(count))
     if not told.any():
         return []
-    least_s = spent_s.min(axis=0)
+    least_s = other_s.min(axis=0)
     usual_s = max(float(np.median(least_s[told])), LEAST * float(np.median(whole_s[:, told])))
     found = []
-    for rank, spans, took_s in zip(ranks, own, spent_s - least_s + usual_s, strict=True):
+    for rank, spans, took_s in zip(alike, own, other_s - least_s + usual_s, strict=True):
         chosen = told.copy()
         chosen[[each for each in left_out.get(rank.host, ()) if each < count]] = False
         if chosen.any():
-            found.append(_series(rank.host, spans, took_s, chosen, design))
+            series = series_of(spans, design, begins_s(spans, design, count), took_s, took_s, chosen)
+            found.append(
+                HostSeries(host=rank.host, part=Part.OTHER, series=series, factors=np.ones(len(series)), spans=1)
+            )
     return found
 
 
@@ -93,20 +94,3 @@ def _alike(ranks: Sequence[RankTrace]) -> list[RankTrace]:
     seen = [{phase for phase in ALL_HAVE if len(rank.rows(phase))} for rank in ranks]
     every = set().union(*seen)
     return [rank for rank, own in zip(ranks, seen, strict=True) if own == every]
-
-
-def _series(host: str, own: Spans, took_s: Doubles, chosen: npt.NDArray[np.bool_], design: Design) -> HostSeries:
-    begins_s = np.full(max(len(chosen), 1 + int(own["iteration"].max())), np.inf)
-    begins_s[own["iteration"]] = (own["start_ns"] - design.began_ns) / 1e9
-    series = Series(
-        values=np.log(took_s[chosen]), iterations=np.flatnonzero(chosen), begins_s=begins_s[: len(chosen)][chosen],
-        until_s=float((own["end_ns"].max() - design.began_ns) / 1e9), spent_s=took_s[chosen],
-    )  # fmt: skip
-    return HostSeries(host=host, part=Part.OTHER, series=series, factors=np.ones(len(series)), spans=1)
-
-
-def _per_iteration_s(rank: RankTrace, phase: Phase, count: int) -> Doubles:
-    spans = rank.of(phase)
-    spans = spans[(spans["iteration"] >= 0) & (spans["iteration"] < count)]
-    lasted_s = (spans["end_ns"] - spans["start_ns"]) / 1e9
-    return np.bincount(spans["iteration"], weights=lasted_s, minlength=count).astype(np.float64)

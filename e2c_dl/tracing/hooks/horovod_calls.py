@@ -87,8 +87,8 @@ class Called:
             at = names.index("process_set") if "process_set" in names else len(names)
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                session = self._tracer.session
-                if session is None or self.within or session.task() != 0:
+                session = self._recording()
+                if session is None:
                     return original(*args, **kwargs)
                 group = group_of(args[at] if len(args) > at else kwargs.get("process_set"))
                 joined = Joined(session.clock(), kind, session.next_seq(group), group, nbytes_of(args[:1]))
@@ -107,8 +107,8 @@ class Called:
         """``hvd.synchronize(handle)``: a wait, for a collective that was begun."""
 
         def synchronize(*args: Any, **kwargs: Any) -> Any:
-            session = self._tracer.session
-            if session is None or self.within or session.task() != 0:
+            session = self._recording()
+            if session is None:
                 return original(*args, **kwargs)
             joined = self._begun.pop(args[0] if args else kwargs.get("handle"), None)
             return _awaited(session, joined, lambda: original(*args, **kwargs))
@@ -119,8 +119,8 @@ class Called:
         """What is called within is none of the script's."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            session = self._tracer.session
-            if session is None or self.within or session.task() != 0:
+            session = self._recording()
+            if session is None:
                 return original(*args, **kwargs)
             with self._within(session):
                 return original(*args, **kwargs)
@@ -138,6 +138,11 @@ class Called:
             return original(*args, **kwargs)
 
         return join
+
+    def _recording(self) -> Session | None:
+        """The session, unless the call is a part of another, or of a thread that does not train."""
+        session = self._tracer.session
+        return None if session is None or self.within or session.task() != 0 else session
 
     @contextmanager
     def _within(self, session: Session) -> Iterator[None]:

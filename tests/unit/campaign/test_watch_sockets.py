@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from synthetic import simulate
 from test_watch import LAST, RING, run, write  # noqa: F401 - the fixture
+from told_sockets import counted, write_told
 
 from e2c_dl.archive import layout
 from e2c_dl.campaign.watch import watch as watching
 from e2c_dl.campaign.watch.watch import Watch
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.trace.model import Phase, RankTrace, Trace
-from e2c_dl.trace.propagation import tcp_info
-from e2c_dl.trace.propagation.samples import (
-    CONNECTION_KIND,
-    RECORD_BYTES,
-    SAMPLE_KIND,
-    Connection,
-    described,
-    header,
-    packed,
-)
-from e2c_dl.trace.recording.log import Log
+from e2c_dl.trace.propagation.samples import Connection
 
 SEGMENTS, SENT_AGAIN = 100, 3  # in each iteration
 
@@ -34,18 +24,14 @@ def look(rank: RankTrace, path: Path) -> None:
     """What the one socket of ``rank``, to the other of its pair, told as each of its iterations ended."""
     here, there = ((f"10.0.0.{end + 1}", 1) for end in (rank.rank, rank.rank ^ 1))
     ends = Connection(cookie=1, local=here, remote=there)
-    with Log(path, header(rank.rank, rank.host), flush_every_s=60, record_bytes=RECORD_BYTES) as log:
-        log.append(CONNECTION_KIND, described(ends))
-        for span in rank.spans[rank.spans["phase"] == Phase.ITERATION]:
-            done = int(span["iteration"]) + 1
-            log.append(SAMPLE_KIND, packed(int(span["end_ns"]), 1, done - 1, 2, counted(done)))
+    ended = rank.spans[rank.spans["phase"] == Phase.ITERATION]
+    done = zip(ended["end_ns"].tolist(), ended["iteration"].tolist(), strict=True)
+    told = ((at_ns, 1, number, counts_after(number + 1)) for at_ns, number in done)
+    write_told(path, rank.rank, rank.host, [ends], told)
 
 
-def counted(iterations: int) -> bytes:
-    told = bytearray(tcp_info.LENGTH)
-    for name, count in {"segments_out": SEGMENTS, "retransmissions": SENT_AGAIN}.items():
-        struct.pack_into("=I", told, tcp_info.FIELDS[name][0], count * iterations)
-    return bytes(told)
+def counts_after(iterations: int) -> bytes:
+    return counted(segments_out=SEGMENTS * iterations, retransmissions=SENT_AGAIN * iterations)
 
 
 def test_what_sockets_tell_of_the_last_iterations_is_judged_with_them(

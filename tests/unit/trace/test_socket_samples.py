@@ -50,12 +50,17 @@ def raw(archive: Path) -> Path:
     return own(archive).connections_raw.path
 
 
+def sampling(archive: Path, rate_hz: float) -> SocketSampler:
+    """One whose thread writes at once."""
+    return SocketSampler(
+        raw(archive), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=rate_hz, flush_every_s=0.001
+    )
+
+
 def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp_path: Path) -> None:
     with connected(at=ITS_OWN) as large, connected(at=ITS_OWN) as small:
         send(small, 100)
-        with SocketSampler(
-            raw(tmp_path), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=500.0, flush_every_s=0.001
-        ) as sampler:
+        with sampling(tmp_path, rate_hz=500.0) as sampler:
             slight, busy = {cookie(one) for one in small}, {cookie(one) for one in large}
             iterations = itertools.count()
             while not slight <= sampler._small or busy & sampler._small:  # a look may come while only one end has sent
@@ -72,9 +77,7 @@ def test_a_thread_tells_which_connections_are_small_and_looks_at_them_itself(tmp
 def test_what_is_idle_before_training_is_looked_at_where_iterations_end(tmp_path: Path) -> None:
     with connected(at=ITS_OWN) as ring, connected(at=ITS_OWN) as rendezvous:
         send(rendezvous, 5000)
-        with SocketSampler(
-            raw(tmp_path), source=OwnSockets(ITS_OWN), rank=0, host="a", rate_hz=1.0, flush_every_s=0.001
-        ) as sampler:
+        with sampling(tmp_path, rate_hz=1.0) as sampler:
             while sampler._moved.get(cookie(rendezvous[0]).to_bytes(8, sys.byteorder)) is None:
                 time.sleep(0.001)
             time.sleep(0.05)  # it has told by now, if it does before iterations have ended

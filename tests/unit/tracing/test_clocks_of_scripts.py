@@ -20,8 +20,8 @@ from e2c_dl.trace.clocks.time_of_day import EVERY_S
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.tracing.addresses import own_addresses, training_addresses
-from e2c_dl.tracing.clocks import Clocks, _address
 from e2c_dl.tracing.rendezvous import Alone, Peer, Ranks
+from e2c_dl.tracing.samplers.clocks import Clocks, _address
 
 ADDRESSES = ("fe80::1", "192.0.2.1", "127.0.0.1")
 

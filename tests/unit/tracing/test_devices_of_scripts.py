@@ -10,7 +10,7 @@ import pytest
 from test_ports_of_scripts import RANKS, Recording
 
 from e2c_dl.archive.host_records import HostRecords
-from e2c_dl.tracing.devices import ASKED, EVERY_S, Devices, in_use
+from e2c_dl.tracing.samplers.devices import ASKED, EVERY_S, Devices, in_use
 
 
 class Gpu:

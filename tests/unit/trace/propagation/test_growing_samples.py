@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import struct
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
+from told_sockets import counted, write_told
 
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.places import recorded
-from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.propagation.counters import decoded
 from e2c_dl.trace.propagation.growing_samples import GrowingSamples
 from e2c_dl.trace.propagation.samples import (
-    CONNECTION_KIND,
     RECORD_BYTES,
     SAMPLE_KIND,
     Connection,
-    described,
-    header,
     packed,
     read_samples,
 )
@@ -32,21 +29,11 @@ def content(folder: Path) -> bytes:
     """A connections.bin of two connections, looked at as each iteration ends; both send a segment more in each."""
     path = recorded(folder, "a").connections_raw.path
     path.parent.mkdir(parents=True)
-    with Log(path, header(0, "a"), flush_every_s=60, record_bytes=RECORD_BYTES) as log:
-        for cookie in COOKIES:
-            ends = Connection(cookie=cookie, local=("10.0.0.1", cookie), remote=("10.0.0.2", cookie))
-            log.append(CONNECTION_KIND, described(ends))
-        for iteration in range(-1, ITERATIONS):
-            for cookie in COOKIES:
-                told = packed(100 * (iteration + 1) + cookie, cookie, iteration, 2, counted(iteration + 1))
-                log.append(SAMPLE_KIND, told)
+    ends = [Connection(cookie=each, local=("10.0.0.1", each), remote=("10.0.0.2", each)) for each in COOKIES]
+    looks = itertools.product(range(-1, ITERATIONS), COOKIES)
+    told = ((100 * (number + 1) + cookie, cookie, number, counted(segments_out=number + 1)) for number, cookie in looks)
+    write_told(path, 0, "a", ends, told)
     return path.read_bytes()
-
-
-def counted(segments: int) -> bytes:
-    made = bytearray(tcp_info.LENGTH)
-    struct.pack_into("=I", made, tcp_info.FIELDS["segments_out"][0], segments)
-    return bytes(made)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])

@@ -7,29 +7,22 @@ it asked for, as by ``loss.item()``, no hook sees. The diagnosis must know: the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import ArchiveError
 from e2c_dl.tracing.rendezvous import Ranks
-from e2c_dl.tracing.samplers import Recording
+from e2c_dl.tracing.samplers.sampler import Recording, Sampler
 
 EVERY_S = 5.0
 KINDS = ("cuda", "xpu")
 ASKED = "it computes on a GPU: a span is when that was asked for, and what the script waits for there has none"
 
 
-class Devices:
-    """A sampler, as an errand of the thread that writes, until a GPU is used."""
+class Devices(Sampler):
+    """An errand of the thread that writes, until a GPU is used."""
 
     def __init__(self) -> None:
-        self._recording: Recording | None = None
-        self._found = False
-
-    def offers(self) -> Mapping[str, Any]:
-        """Nothing: each rank has its own."""
-        return {}
+        self._recording: Recording | None = None  # as long as none was found
 
     def on_ready(self, ranks: Ranks, recording: Recording) -> None:
         """Looks from now on: many scripts meet before they choose a device."""
@@ -37,24 +30,20 @@ class Devices:
         if self._look() is not None:
             recording.errands.add(self._look, EVERY_S)
 
-    def at_ends(self) -> Callable[[int, int], object] | None:
-        """Nothing: it is the same in all iterations."""
-
-    def on_rest(self, resting: bool) -> None:
-        """It goes on."""
-
     def on_end(self) -> None:
         """A last look."""
-        if self._recording is not None:
-            self._recording.errands.remove(self._look)
+        if (recording := self._recording) is not None:
+            recording.errands.remove(self._look)
             self._look()
 
     def _look(self) -> float | None:
         """Seconds until the next look; None: it is known by now, or cannot be written, as is said."""
-        device, recording = in_use(), self._recording
-        if recording is None or self._found or device is None:
-            return None if self._found else EVERY_S
-        self._found = True
+        recording, device = self._recording, in_use()
+        if recording is None:
+            return None
+        if device is None:
+            return EVERY_S
+        self._recording = None
         recording.limited(ASKED)
         try:
             HostRecords(recording.folder).amend_facts(gpu={"device": device})

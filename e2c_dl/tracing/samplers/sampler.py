@@ -1,4 +1,4 @@
-"""Samplers: what is measured beside the spans while a script trains, such as its sockets and the clocks.
+"""What a sampler is: it measures something beside the spans while a script trains, such as its sockets and the clocks.
 
 A sampler is made when a rank's trace begins, in the rank's own process. All its methods are called from the thread that
 trains; what one raises ends that sampler, is said in tracing.json, and never reaches the script.
@@ -6,6 +6,7 @@ trains; what one raises ends that sampler, is said in tracing.json, and never re
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,28 +46,27 @@ class Recording(Protocol):
         ...
 
 
-class Sampler(Protocol):
+class Sampler(ABC):
     """Measures beside the spans."""
 
     def offers(self) -> Mapping[str, Any]:
         """What the other ranks are told of this one, JSON values: ``Peer.offers``. Before ranks know each other."""
-        ...
+        return {}
 
+    @abstractmethod
     def on_ready(self, ranks: Ranks, recording: Recording) -> None:
         """All ranks are known, and this rank's folder is there."""
-        ...
 
     def at_ends(self) -> Callable[[int, int], object] | None:
-        """What is called where an iteration ends, with the number of the next, and when that was.
+        """What is called where an iteration ends, with the number of the next, and when that was; None: nothing.
 
         It takes microseconds, and never raises.
         """
-        ...
+        return None
 
-    def on_rest(self, resting: bool) -> None:
+    def on_rest(self, resting: bool) -> None:  # noqa: B027  # most go on meanwhile
         """The hooks are taken away for a while, or are back: threads rest as long."""
-        ...
 
+    @abstractmethod
     def on_end(self) -> None:
         """Training is over: write down what is left, stop threads."""
-        ...

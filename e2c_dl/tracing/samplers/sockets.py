@@ -8,8 +8,7 @@ sockets did.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
@@ -19,22 +18,18 @@ from e2c_dl.trace.propagation.sockets import OwnSockets, ProcessSockets, SocketS
 from e2c_dl.trace.propagation.sockets.own import Told
 from e2c_dl.trace.propagation.sockets.sampler import RankOf
 from e2c_dl.tracing.rendezvous import Ranks
-from e2c_dl.tracing.samplers import FLUSH_EVERY_S, Recording
+from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Recording, Sampler
 
 SOCKETS_OF = "E2CDL_SOCKETS_OF"
 """Process ids, with commas between: others of this host that carry the rank's messages, such as a launcher's."""
 
 
-class Sockets:
+class Sockets(Sampler):
     """A sampler: a round at each iteration's end, and some between, by a thread of its own."""
 
     def __init__(self) -> None:
         self._sampler: SocketSampler | None = None
         self._recording: Recording | None = None
-
-    def offers(self) -> Mapping[str, Any]:
-        """Nothing: both ends of a connection tell their addresses, which are joined when they are read."""
-        return {}
 
     def on_ready(self, ranks: Ranks, recording: Recording) -> None:
         """Looks at this process's connections from now on. Raises: TrainingError, if the folder cannot be written."""

@@ -8,41 +8,29 @@ every minute, which is what a kill costs (each look takes a millisecond), and at
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.propagation.ports import PortTally
 from e2c_dl.tracing.rendezvous import Ranks
-from e2c_dl.tracing.samplers import Recording
+from e2c_dl.tracing.samplers.sampler import Recording, Sampler
 
 EVERY_S = 60.0
 
 
-class Ports:
+class Ports(Sampler):
     """A sampler, as an errand of the thread that writes. ``root``: below which /proc and /sys are."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._tally = PortTally(time.monotonic_ns, root)
         self._recording: Recording | None = None
 
-    def offers(self) -> Mapping[str, Any]:
-        """Nothing: ports know no ranks."""
-        return {}
-
     def on_ready(self, ranks: Ranks, recording: Recording) -> None:
         """Counts from now on."""
         self._recording = recording
         self._tally.look()
         recording.errands.add(self._look_again, EVERY_S)
-
-    def at_ends(self) -> Callable[[int, int], object] | None:
-        """Nothing: ports cannot tell iterations apart."""
-
-    def on_rest(self, resting: bool) -> None:
-        """Ports count on."""
 
     def on_end(self) -> None:
         """A last look. Raises: ArchiveError, if it cannot be written."""

@@ -33,14 +33,14 @@ from e2c_dl.trace.clocks.timekeeping import timekeeping
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.tracing.addresses import training_addresses
 from e2c_dl.tracing.rendezvous import Peer, Ranks
-from e2c_dl.tracing.samplers import Recording
+from e2c_dl.tracing.samplers.sampler import Recording, Sampler
 
 OFFER, TRAINS_AT = "clock", "trains_at"
 _TRIED_ROUNDS, _TRIED_WITHIN_S = 4, 0.3
 _JOIN_WITHIN_S = 3.0  # an exchange under way ends by its own time-outs
 
 
-class Clocks:
+class Clocks(Sampler):
     """A sampler: writes clock.json, again after each exchange; what keeps its clock, and ``wall_clock``, of facts.json.
 
     ``clock`` is the host's own, ``of_day`` tells the time of day.
@@ -86,12 +86,6 @@ class Clocks:
         work = (asked, recording.folder)
         self._thread = threading.Thread(target=self._follow, args=work, name="clocks", daemon=True)
         self._thread.start()
-
-    def at_ends(self) -> None:
-        """Nothing: all is done by the thread."""
-
-    def on_rest(self, resting: bool) -> None:
-        """Clocks go on meanwhile, and so do exchanges."""
 
     def on_end(self) -> None:
         """The alignment holds until now; whatever could not be done is said."""

@@ -1,0 +1,14 @@
+"""Which samplers each rank has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from e2c_dl.tracing.samplers.clocks import Clocks
+from e2c_dl.tracing.samplers.devices import Devices
+from e2c_dl.tracing.samplers.ports import Ports
+from e2c_dl.tracing.samplers.sampler import Sampler
+from e2c_dl.tracing.samplers.sockets import Sockets
+
+SAMPLERS: tuple[Callable[[], Sampler], ...] = (Clocks, Sockets, Ports, Devices)
+"""Each rank has one of each."""
