@@ -58,7 +58,8 @@ class MeasuredRun:
     @property
     def incomplete(self) -> str | None:
         """Why it cannot be simulated again, in words; None if it can."""
-        return self.retraining.problem(self.observed.whole)
+        problem = self.retraining.problem(self.observed.whole)
+        return None if problem is None else f"{self.archive.path}: its {problem}"
 
     @property
     def quota(self) -> bool:

@@ -62,7 +62,7 @@ def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -
         _check_seen(run, change)
         _check_known(run)
         prediction = _replayed(run.observed, change)
-        limitations = (f"{run.incomplete}: replayed as far as all ranks came, in its order, without an interval.",)
+        limitations = (f"{run.incomplete}; replayed as far as all ranks came, in its order, without an interval.",)
     return Answer(
         scenario=run.archive.run.scenario, changed=changed, prediction=prediction, limitations=limitations,
         samples=(sum(run.scenario.training.batch_sizes), sum(after.training.batch_sizes)),

@@ -118,16 +118,14 @@ class Retraining:
     def problem(self, trace: Trace) -> str | None:
         """Why ``trace`` is no whole run of this training, in words; None if it is."""
         if len(trace.ranks) != len(self.samples):
-            return f"trace: it holds {len(trace.ranks)} of {len(self.samples)} ranks"
+            return f"trace holds {len(trace.ranks)} of {len(self.samples)} ranks"
         wanted = self.allotment().iterations  # None: each rank's own
         for rank in trace.ranks:
             iterations = int((rank.spans["phase"] == Phase.ITERATION).sum())
             if not rank.complete or iterations != (wanted or iterations):
-                return f"trace of {rank.host}: it ends after {iterations} of {wanted or 'its'} iterations"
+                return f"trace of {rank.host} ends after {iterations} of {wanted or 'its'} iterations"
             if buckets_of(rank) != len(self.layout.buckets):
-                return (
-                    f"trace of {rank.host}: its gradients do not have the {len(self.layout.buckets)} buckets it names"
-                )
+                return f"trace of {rank.host} does not have the {len(self.layout.buckets)} buckets of gradients it names"
         return None
 
     def world(

@@ -252,6 +252,13 @@ def test_what_is_wrong_is_one_line(archive: Path, argv: list[str], says: str) ->
     assert "Traceback" not in told.err
 
 
+def test_a_folder_that_is_neither_archive_nor_scenario_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "traces").mkdir()
+    told = said("advise", tmp_path)
+    assert told.code == 2
+    assert f"e2c-dl: {tmp_path}: is no archive (it has no run.json), and no scenario (no layers_serv" in told.err
+
+
 def test_without_prices_or_torch_the_objective_is_refused(
     tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,8 +196,8 @@ def test_of_a_host_without_a_trace_nothing_is_predicted(archive, tmp_path: Path)
     shutil.copytree(archive("allreduce"), torn)
     (torn / "traces" / "edge-2.parquet").write_bytes(b"PAR1")
     told = said("whatif", torn, *SLOW_HOST)
-    why = "trace: it holds 2 of 3 ranks; what edge-2 did is not in it: ask of another host or link, or of a whole run"
-    assert (told.code, told.err.splitlines()[-1]) == (1, f"e2c-dl: {why}")
+    why = "its trace holds 2 of 3 ranks; what edge-2 did is not in it: ask of another host or link, or of a whole run"
+    assert (told.code, told.err.splitlines()[-1]) == (1, f"e2c-dl: {torn}: {why}")
 
 
 def test_where_a_lost_trace_held_most_of_the_time_nothing_is_predicted(archive, tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_what_is_not_whole_is_refused() -> None:
     run = ran("allreduce")
     torn = replace(run.trace.ranks[1], complete=False)
     trace = replace(run.trace, ranks=(run.trace.ranks[0], torn, *run.trace.ranks[2:]))
-    with pytest.raises(AnalysisError, match="trace of edge-2: it ends after 12 of 12 iterations; a run is"):
+    with pytest.raises(AnalysisError, match="trace of edge-2 ends after 12 of 12 iterations; a run is"):
         world_of(replace(run, trace=trace), "allreduce")
 
 

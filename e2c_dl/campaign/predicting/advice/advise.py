@@ -21,6 +21,7 @@ from e2c_dl.diagnosis.resimulation.recorded import as_recorded
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.folder import copies
+from e2c_dl.scenario.load import LAYERS_SERVICES
 from e2c_dl.strategies import load as load_strategy
 from e2c_dl.strategies.batching import own_pace
 
@@ -99,7 +100,13 @@ def _begun(
 
 
 def _is_archive(where: Path) -> bool:
-    return (where / layout.RUN).is_file()
+    """Raises: InputError, if it is no scenario either."""
+    if (where / layout.RUN).is_file():
+        return True
+    if where.is_dir() and not (where / LAYERS_SERVICES).exists():
+        problem = f"{where}: is no archive (it has no {layout.RUN}), and no scenario (no {LAYERS_SERVICES})"
+        raise InputError(f"{problem}; name the directory that a run printed, or a scenario's folder")
+    return False
 
 
 def _scenario(where: Path) -> Path:
