@@ -85,6 +85,12 @@ COLUMNS = (
     Column("own_end_ns", pa.int64(), _OWN, "end_ns before alignment"),
 )
 SCHEMA = pa.schema([column.field for column in COLUMNS])
+FIELD_OF: Mapping[str, str] = {
+    column.name: column.name.removeprefix("own_")
+    for column in COLUMNS
+    if column.name.removeprefix("own_") in (SPAN.names or ()) and column.name not in TIMES
+}
+"""The columns that spans are made of -> the field of SPAN that each holds; all others follow from these."""
 DELTAS = [*TIMES, *(f"own_{name}" for name in TIMES), "seq"]
 """Columns in which neighbours differ by little."""
 
@@ -128,15 +134,22 @@ def to_table(
     return pa.table([values[name] for name in SCHEMA.names], schema=schema)
 
 
+def check_schema(schema: pa.Schema, where: str) -> None:
+    """Nothing, if a table of ``schema`` is one of spans. Raises: ArchiveError."""
+    if schema.names != SCHEMA.names or schema.types != SCHEMA.types:
+        raise ArchiveError(f"{where}: its columns are not those of a trace; {codec.DAMAGED}")
+
+
 def from_table(table: pa.Table, where: str, *, version: int = VERSION) -> Spans:
-    """The spans (own clock) of a table: what :func:`to_table` was given, to the bit. Raises: ArchiveError."""
+    """The spans (own clock) of a table with the columns of FIELD_OF: what :func:`to_table` was given, to the bit.
+
+    Raises: ArchiveError.
+    """
     first = 0 if version == EARLIER else 1
     spans = np.empty(table.num_rows, dtype=SPAN)
-    if table.schema.names != SCHEMA.names or table.schema.types != SCHEMA.types:
-        raise ArchiveError(f"{where}: its columns are not those of a trace; {codec.DAMAGED}")
     for column in COLUMNS:
-        target = column.name.removeprefix("own_")
-        if target not in spans.dtype.names or (target in TIMES and target == column.name):
+        target = FIELD_OF.get(column.name)
+        if target is None:
             continue
         values = table.column(column.name)
         if column.none is None and values.null_count:

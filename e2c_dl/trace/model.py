@@ -225,6 +225,12 @@ class Lost:
     def __bool__(self) -> bool:
         return bool(self.spans or self.damaged_bytes or self.dropped)
 
+    def __add__(self, other: Lost) -> Lost:
+        return Lost(
+            spans=self.spans + other.spans, damaged_bytes=self.damaged_bytes + other.damaged_bytes,
+            dropped=self.dropped + other.dropped,
+        )  # fmt: skip
+
 
 NOTHING_LOST = Lost()
 

@@ -84,7 +84,11 @@ def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
             facts = facts_of(file.schema_arrow, str(path))
             if file.metadata.num_rows * SPAN.itemsize > LARGE_BYTES:
                 raise ArchiveError(f"{place}: holds {file.metadata.num_rows} spans, as no trace does; remove it")
-            table, lost = _groups(file)
+            names = None  # all
+            if facts.version != earlier.VERSION:
+                columns.check_schema(file.schema_arrow, str(path))
+                names = list(columns.FIELD_OF)
+            table, lost = _groups(file, names)
         except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
             reason = str(error).partition("\n")[0]
             raise ArchiveError(f"{place}: cannot read the trace: {reason}; run e2c-dl verify on the archive") from error
@@ -92,14 +96,10 @@ def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
         spans = earlier.table_spans(table, str(path))
     else:
         spans = columns.from_table(table, str(path), version=facts.version)
-    if lost:
-        told = Lost(
-            spans=facts.lost.spans + lost.spans, damaged_bytes=facts.lost.damaged_bytes + lost.damaged_bytes,
-            dropped=facts.lost.dropped,
-        )  # fmt: skip
-        ended = facts.complete and bool(np.any(spans["phase"] == Phase.TRAINING))
-        return msgspec.structs.replace(facts, lost=told), spans, ended
-    return facts, spans, facts.complete
+    if not lost:
+        return facts, spans, facts.complete
+    ended = facts.complete and bool(np.any(spans["phase"] == Phase.TRAINING))
+    return msgspec.structs.replace(facts, lost=facts.lost + lost), spans, ended
 
 
 def facts_of(schema: pa.Schema, where: str) -> ParquetFacts:
@@ -116,22 +116,22 @@ def facts_of(schema: pa.Schema, where: str) -> ParquetFacts:
     return facts
 
 
-def _groups(file: pq.ParquetFile) -> tuple[pa.Table, Lost]:
-    """The rows of all groups that can be read, and what the others held. Raises: ArrowException, if none can be."""
+def _groups(file: pq.ParquetFile, names: list[str] | None) -> tuple[pa.Table, Lost]:
+    """``names`` of all groups that can be read, and what the others held. Raises: ArrowException, if none can be."""
     try:
-        return file.read(), Lost()
+        return file.read(names), Lost()
     except (OSError, ValueError, pa.ArrowException):
         if file.num_row_groups < 2:
             raise
     tables, spans, size_bytes = [], 0, 0
     for number in range(file.num_row_groups):
         try:
-            tables.append(file.read_row_group(number))
+            tables.append(file.read_row_group(number, names))
         except (OSError, ValueError, pa.ArrowException):
             about = file.metadata.row_group(number)
             spans, size_bytes = spans + about.num_rows, size_bytes + about.total_byte_size
     if not tables:
-        file.read()
+        file.read(names)
     return pa.concat_tables(tables), Lost(spans=spans, damaged_bytes=size_bytes)
 
 

@@ -84,18 +84,18 @@ def _events(trace: Trace) -> dict[str, Column]:
     stops = np.cumsum(counts).tolist()
     events = {name: np.empty(stops[-1], dtype=SPAN[name]) for name in _FIELDS}
     for rank, own, stop in zip(trace.ranks, rows, stops, strict=True):
-        spans = _in_program_order(rank.spans[own])
+        spans = rank.spans[own[_in_program_order(rank.spans, own)]]
         for name, column in events.items():
             column[stop - len(spans) : stop] = spans[name]
     events["host"] = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
     return events
 
 
-def _in_program_order(spans: Spans) -> Spans:
-    """The events ``spans`` of one rank; at one moment, what was over first."""
-    phase, posted_ns = spans["phase"], spans["posted_ns"]
-    free_ns = np.where(IS_INSTANT[phase], posted_ns, spans["end_ns"])
-    return np.asarray(spans[np.lexsort((free_ns, posted_ns, spans["task"]))])
+def _in_program_order(spans: Spans, rows: Ints) -> Longs:
+    """The order of the events ``rows`` of one rank's ``spans``; at one moment, what was over first."""
+    phase, posted_ns, end_ns, task = (spans[name][rows] for name in ("phase", "posted_ns", "end_ns", "task"))
+    free_ns = np.where(IS_INSTANT[phase], posted_ns, end_ns)
+    return np.asarray(np.lexsort((free_ns, posted_ns, task)))
 
 
 def _begun_by(events: Mapping[str, Column], starts: Longs) -> Longs:

@@ -62,7 +62,7 @@ from e2c_dl.trace.model import Trace
 
 _SERVED = is_one_of(OWN | LINK_PHASES)
 
-UNITS_A_SECOND = 10_000_000
+UNITS_A_SECOND = 6_000_000
 """Moments and messages that a second is enough for, in all what-ifs together."""
 AT_A_TIME = 2
 """Replays: each holds some 60 bytes for each moment and message."""

@@ -125,7 +125,7 @@ class Retraining:
             if not rank.complete or iterations != (wanted or iterations):
                 return f"trace of {rank.host} ends after {iterations} of {wanted or 'its'} iterations"
             if buckets_of(rank) != len(self.layout.buckets):
-                return f"trace of {rank.host} does not have the {len(self.layout.buckets)} buckets of gradients it names"
+                return f"trace of {rank.host} has not the {len(self.layout.buckets)} buckets of gradients it names"
         return None
 
     def world(
