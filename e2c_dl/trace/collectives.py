@@ -27,6 +27,7 @@ from e2c_dl.trace.model import Collective, Phase, RankTrace, Spans, Trace
 PART: np.dtype[Any] = np.dtype(
     [
         ("joined_ns", "<i8"),
+        ("waited_ns", "<i8"),  # the rank began to wait for it
         ("ended_ns", "<i8"),  # its result was there
         ("nbytes", "<i8"),  # of this rank's tensor
         ("seq", "<i8"),
@@ -50,6 +51,9 @@ MOST_GROUP = (1 << 21) - 3
 """Largest number of a group."""
 
 _OF_SEQ, _OF_RANK = 27, 15  # bits of a key: with these, of a group's 137 million collectives
+
+WAITED_NS = 200_000
+"""A rank that waited for less than that found its result there."""
 
 OWN = (Phase.SEND, Phase.RECEIVE, Phase.SPAWN)
 
@@ -95,6 +99,16 @@ class Collectives:
         ended_ns = np.where(self.held, self.parts["ended_ns"], np.iinfo(np.int64).max)
         first_ns = _reduced(np.minimum, ended_ns, self.first)
         return np.where(first_ns == np.iinfo(np.int64).max, self.joined_ns, np.maximum(first_ns, self.joined_ns))
+
+    @cached_property
+    def found(self) -> npt.NDArray[np.bool_]:
+        """Of each part, whether its rank did not wait for it: it was ready by then, who knows since when."""
+        return np.asarray(self.parts["ended_ns"] - self.parts["waited_ns"] < WAITED_NS)
+
+    @cached_property
+    def unwaited(self) -> npt.NDArray[np.bool_]:
+        """Of each, whether no rank had to wait for it once all had joined, shape (collectives,)."""
+        return np.asarray(_reduced(np.minimum, self.found | ~self.held, self.first), dtype=bool)
 
     def in_flight(self, rank: int) -> Longs:
         """(all have joined, this rank is ready) of each in which ``rank`` took part, shape (n, 2)."""
@@ -148,8 +162,20 @@ def _parts(rank: RankTrace) -> Parts:
     for name in ("nbytes", "seq", "iteration", "bucket", "kind"):
         parts[name] = spans[name]
     parts["joined_ns"], parts["ended_ns"] = spans["start_ns"], spans["end_ns"]
+    parts["waited_ns"] = _waited_ns(rank.of(Phase.AWAIT_COLLECTIVE), spans["end_ns"])
     parts["group"], parts["rank"] = spans["peer_task"], rank.rank
     return parts
+
+
+def _waited_ns(waits: Spans, ended_ns: Longs) -> Longs:
+    """When each of the ``waits`` began that are over as a collective ended; where none is, then.
+
+    One wait may be for several: what was over before nobody waits for.
+    """
+    waits = waits[np.argsort(waits["end_ns"], kind="stable")]
+    place = np.searchsorted(waits["end_ns"], ended_ns)
+    there = np.append(waits["end_ns"], -1)[place] == ended_ns
+    return np.where(there, np.append(waits["start_ns"], 0)[place], ended_ns)
 
 
 def _refuse_repeated(parts: Parts) -> None:

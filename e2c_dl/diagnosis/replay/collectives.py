@@ -150,9 +150,11 @@ def _collectives(
     joined_ns = (parts["joined_ns"] - start_ns).astype(np.float64)
     follows, follows_ns = _joined_after(parts, places, joined_ns, main)
     join = made.add(joined_ns, follows, lag_ns=joined_ns - follows_ns, phase=JOIN, **own)
-    done = _done(made, of, flows, join, len(trace.ranks), start_ns)
-    ended_ns = np.maximum(joined_ns, parts["ended_ns"] - start_ns)
-    return made.add(ended_ns, np.where(of.held, done[of.of_part], join), phase=READY, **own)
+    done, done_ns = _done(made, of, flows, join, len(trace.ranks), start_ns)
+    first, first_ns = np.where(of.held, done[of.of_part], join), np.where(of.held, done_ns[of.of_part], joined_ns)
+    found = of.found & (parts["waited_ns"] - start_ns >= first_ns)  # there before the rank looked
+    ready_ns = np.where(found, np.maximum(joined_ns, first_ns), np.maximum(joined_ns, parts["ended_ns"] - start_ns))
+    return made.add(ready_ns, first, phase=READY, **own)
 
 
 def _joined_after(
@@ -192,10 +194,11 @@ def _bucket_keys(rows: npt.NDArray[Any]) -> Longs:
 
 def _done(
     made: _Columns, of: Collectives, flows: Sequence[ObservedFlow], join: Longs, ranks: int, start_ns: int
-) -> Longs:  # fmt: skip
-    """Of each collective, the moment at which it is done."""
-    taken = transfers(of)
-    load = loads(of, flows, taken.service_ns)
+) -> tuple[Longs, Doubles]:  # fmt: skip
+    """Of each collective, the moment at which it is done, and when that was."""
+    needed = loads(of, flows)
+    taken = transfers(of, needed.needed_ns)
+    load = needed.scaled(taken.service_ns)
     iteration, bucket = of.parts["iteration"][of.first], of.parts["bucket"][of.first]
     order = np.lexsort((of.parts["joined_ns"], of.of_part))  # of each collective, in the order in which they joined
     joined_ns = (of.parts["joined_ns"][order] - start_ns).astype(np.float64)
@@ -213,7 +216,7 @@ def _done(
         service_ns=np.where(load.known, 0.0, taken.service_ns), rank=ranks + len(flows), phase=READY,
         iteration=iteration, bucket=bucket,
     )  # fmt: skip
-    return done
+    return done, begin_ns + taken.service_ns
 
 
 def _links(

@@ -16,13 +16,15 @@ In a ring of n ranks a piece makes 2 (n - 1) crossings in an all-reduce, n - 1 i
 to the same. Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009, 3.
 
 Where several became known to be done at the same moment (a rank waits for its last bucket alone), each takes by its
-bytes: ``done = max over k of (joined_k + s * (bytes_k + ... + bytes_n))``, solved for ``s``.
+bytes: ``done = max over k of (joined_k + s * (bytes_k + ... + bytes_n))``, solved for ``s``. Where no rank had to wait
+for it (all were busy with something else), it was done before, who knows when: it takes no more than links need, or
+than nobody notices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -30,7 +32,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.replay.columns import NONE, Doubles, Longs
-from e2c_dl.trace.collectives import Collectives
+from e2c_dl.trace.collectives import WAITED_NS, Collectives
 from e2c_dl.trace.model import Collective
 
 TOGETHER_NS = 200_000  # done within it: seen by one wait that ended, not one by one
@@ -50,33 +52,38 @@ class Transfers:
         return self.begin_ns + self.service_ns
 
 
-def transfers(of: Collectives) -> Transfers:
-    """The transfers of ``of``."""
+def transfers(of: Collectives, needed_ns: Doubles) -> Transfers:
+    """The transfers of ``of``; ``needed_ns``: what links need for each, 0 where none is known."""
     count = len(of)
     after, begin_ns, service_ns = np.full(count, NONE, dtype=np.int64), np.zeros(count), np.zeros(count)
     groups = of.parts["group"][of.first]
+    most_ns = np.where(of.unwaited, np.maximum(needed_ns, WAITED_NS), np.inf)
     for group in np.unique(groups):
         own = np.flatnonzero(groups == group)
         own = own[np.lexsort((own, of.done_ns[own]))]
         after[own[1:]] = own[:-1]
         begin_ns[own], service_ns[own] = _one_after_another(
             of.joined_ns[own].astype(np.float64), of.done_ns[own].astype(np.float64),
-            of.parts["nbytes"][of.first[own]].astype(np.float64),
+            of.parts["nbytes"][of.first[own]].astype(np.float64), most_ns[own],
         )  # fmt: skip
     return Transfers(after=after, begin_ns=begin_ns, service_ns=service_ns)
 
 
-def _one_after_another(joined_ns: Doubles, done_ns: Doubles, nbytes: Doubles) -> tuple[Doubles, Doubles]:
-    """(begin, service) of each, in the order in which they were done."""
+def _one_after_another(
+    joined_ns: Doubles, done_ns: Doubles, nbytes: Doubles, most_ns: Doubles
+) -> tuple[Doubles, Doubles]:
+    """(begin, service) of each, in the order in which they were done; of ``most_ns``, if nobody waited for any."""
     begin_ns, service_ns = np.zeros(len(done_ns)), np.zeros(len(done_ns))
     previous_ns = -np.inf
     for first, stop in _trains(done_ns):
         ready_ns = np.maximum(joined_ns[first:stop], previous_ns)
         remaining = np.cumsum(np.maximum(1.0, nbytes[first:stop])[::-1])[::-1]  # of each, its own and what follows
         per_byte_ns = max(0.0, float(((done_ns[stop - 1] - ready_ns) / remaining).min()))
+        waited = bool(np.isinf(most_ns[first:stop]).any())
         for place in range(first, stop):
             begin_ns[place] = max(joined_ns[place], previous_ns)
-            service_ns[place] = per_byte_ns * max(1.0, float(nbytes[place]))
+            took_ns = per_byte_ns * max(1.0, float(nbytes[place]))
+            service_ns[place] = took_ns if waited else min(took_ns, most_ns[place])
             previous_ns = begin_ns[place] + service_ns[place]
     return begin_ns, service_ns
 
@@ -90,7 +97,7 @@ def _trains(done_ns: Doubles) -> Sequence[tuple[int, int]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loads:
-    """What the links did for the transfers, a row for each of both, in order of the collectives; nanoseconds."""
+    """What links do for the transfers, a row for each of both, in order of the collectives; nanoseconds."""
 
     collective: Longs
     link: Longs  # place among the flows
@@ -98,7 +105,12 @@ class Loads:
     turn_ns: Doubles
     way_ns: Doubles
     others_ns: Doubles  # shape (collectives,): turns and ways of links that are not among the MOST_LINKS
-    known: npt.NDArray[np.bool_]  # shape (collectives,): some link's part in it is
+    needed_ns: Doubles  # shape (collectives,): what all take together; 0: no link's part is known
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Of each collective, whether some link's part in it is."""
+        return np.asarray(self.needed_ns > 0)
 
     @property
     def first(self) -> Longs:
@@ -110,9 +122,18 @@ class Loads:
         """Where each collective's end."""
         return np.flatnonzero(np.diff(self.collective, append=-1))
 
+    def scaled(self, service_ns: Doubles) -> Loads:
+        """The same, of transfers that took ``service_ns``, shape (collectives,)."""
+        scale = np.divide(service_ns, self.needed_ns, out=np.zeros(len(service_ns)), where=self.known)
+        each = scale[self.collective]
+        return replace(
+            self, alone_ns=self.alone_ns * each, turn_ns=self.turn_ns * each, way_ns=self.way_ns * each,
+            others_ns=self.others_ns * scale,
+        )  # fmt: skip
 
-def loads(of: Collectives, flows: Sequence[ObservedFlow], service_ns: Doubles) -> Loads:
-    """What ``flows`` did for each transfer of ``of`` between whose ranks they are; ``service_ns``: of each."""
+
+def loads(of: Collectives, flows: Sequence[ObservedFlow]) -> Loads:
+    """What ``flows`` need for each transfer of ``of`` between whose ranks they are."""
     groups, found = of.parts["group"][of.first], []
     others_ns = np.zeros(len(of))
     for group in np.unique(groups):
@@ -128,14 +149,12 @@ def loads(of: Collectives, flows: Sequence[ObservedFlow], service_ns: Doubles) -
     order = np.lexsort((alone_ns, collective))
     collective = collective[order].astype(np.int64)
     alone_ns, turn_ns, way_ns = alone_ns[order], turn_ns[order], way_ns[order]
-    modelled_ns = np.maximum(
+    needed_ns = np.maximum(
         np.bincount(collective, turn_ns + way_ns, len(of)) + others_ns, _greatest(collective, alone_ns, len(of))
     )
-    scale = np.divide(service_ns, modelled_ns, out=np.zeros(len(of)), where=modelled_ns > 0)
-    each = scale[collective]
     return Loads(
-        collective=collective, link=link[order].astype(np.int64), alone_ns=alone_ns * each, turn_ns=turn_ns * each,
-        way_ns=way_ns * each, others_ns=others_ns * scale, known=modelled_ns > 0,
+        collective=collective, link=link[order].astype(np.int64), alone_ns=alone_ns, turn_ns=turn_ns, way_ns=way_ns,
+        others_ns=others_ns, needed_ns=needed_ns,
     )  # fmt: skip
 
 
