@@ -90,7 +90,7 @@ def _asides(report: Report) -> tuple[str, ...]:
     said = []
     for finding in report.findings:
         if not finding.material:
-            costs = "nothing" if finding.saved_s < NOTHING * report.run_s else "little"
+            costs = "next to nothing" if finding.saved_s < NOTHING * report.run_s else "little"
             departs = [words.slower(finding).removeprefix("carries data ")] if finding.slowdown > 1 else []
             departs += [f"stalled for {formatting.seconds(finding.stalled_s)}"] if finding.stalled_s else []
             saving = formatting.seconds(max(0.0, finding.saved_s))  # a replay may even end a little later
@@ -137,11 +137,11 @@ def _no_culprit(report: Report, off: str) -> str:
         cost = f"{formatting.seconds(report.together_s)} of {formatting.seconds(report.run_s)}"
         together = f"; together they cost {cost}" if report.together_s >= NOTHING * report.run_s else ""
         return f"No culprit: {departures} from {asked}, {alone}{together}.{off}"
-    if report.limitations:  # "everything" would cover what was not judged
+    if report.limitations:  # some of it was not judged
         return f"No culprit: nothing that could be judged departs from {asked}.{off}" + _unseen(report)
     if off:
         return f"No culprit: nothing ran slower than {report.reference}.{off}" + _unseen(report)
-    return f"No culprit: everything ran as {report.reference}." + _unseen(report)
+    return f"No culprit: nothing was seen to depart from {asked}." + _unseen(report)
 
 
 def _unknown(report: Report) -> str:
