@@ -105,7 +105,7 @@ def _breaking_off(report: Report) -> list[str]:
 
 
 def _silent(report: Report) -> str:
-    """``after the 20 iterations that all finished, link a -> b carried nothing for 19.3 s, to the end of the trace``."""
+    """``after the 20 iterations that all finished, link a -> b carried nothing for 19 s, to the end of the trace``."""
     links = [*report.silent_s]
     who = f"link {links[0]}" if len(links) == 1 else some("link", links)
     lasted = formatting.seconds(max(report.silent_s.values()))
