@@ -17,7 +17,7 @@ from e2c_dl.cli.analysis.analyses import METRICS
 from e2c_dl.diagnosis.comparing.compare import VARIES, Comparison, Difference, Group, Metric, compare
 from e2c_dl.diagnosis.comparing.figures import Culprit, Run, accuracies_of, iterations_of, run_s
 from e2c_dl.diagnosis.model import Part
-from e2c_dl.errors import E2cDlError, InputError
+from e2c_dl.errors import InputError
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.trace.model import State
 
@@ -236,36 +236,6 @@ def test_a_trace_that_is_not_there_is_told(archives: dict[str, Path], tmp_path: 
     gone.unlink()
     shown = " ".join(said("compare", archives["ring"], torn).out.split())
     assert f"- torn: traces are not whole, those of {gone.stem} (none): figures are of what is left." in shown
-
-
-def broken_off(folder: Path, at: str) -> Path:
-    """The archive of a run whose ``edge-2`` was killed ``at``."""
-    emulation = {"compute": {"method": "sleep", "cores": 0.1},
-                 "injected": {"seed": 1, "faults": [{"kill": "edge-2", "at": at}]}}  # fmt: skip
-    killed = simulated_scenario.scenario(folder, iterations=12, emulation=emulation)
-    with pytest.raises(E2cDlError, match="killed"):
-        simulated_scenario.simulated(killed, shapes_only=True)
-    return folder.parent / f"{folder.name}-archive"
-
-
-def test_a_run_that_broke_off_is_compared_and_drawn_as_far_as_all_came(
-    archives: dict[str, Path], tmp_path: Path
-) -> None:
-    killed = broken_off(tmp_path / "killed", "iteration 7")
-    done = said("compare", archives["ring"], killed, "--json")
-    assert done.code == 0, done.err
-    shown = " ".join(said("compare", archives["ring"], killed).out.split())
-    assert "killed-archive did not finish: figures are of the 7 iterations all finished." in shown
-    assert "traces are not whole, those of edge-1, edge-2, cloud-1 (broken off)" in shown
-    for figure in ("states", "cdf"):
-        drawn = said("plot", killed, "--figure", figure, "--out", tmp_path / "x.svg")
-        assert drawn.code == 0 and "neither is the figure: edge-1, edge-2, cloud-1 (broken off)" in drawn.err
-
-
-def test_of_several_runs_the_one_that_cannot_be_compared_is_named(archives: dict[str, Path], tmp_path: Path) -> None:
-    killed = broken_off(tmp_path / "killed", "0s")
-    done = said("compare", archives["ring"], killed)
-    assert done.code == 1 and f"{killed}: trace of " in done.err and len(done.err.splitlines()) == 1
 
 
 def test_the_command_on_one_run_twice(archives: dict[str, Path], tmp_path: Path) -> None:

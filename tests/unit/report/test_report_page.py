@@ -214,21 +214,6 @@ def test_a_run_that_broke_off_before_training_has_a_page() -> None:
     assert "No verdict: the trace holds no complete iteration." in " ".join(page.texts)
 
 
-def test_of_a_run_that_broke_off_no_figure_is_told_as_the_whole_run_s(source: Source) -> None:
-    def page(*complete: bool) -> str:
-        report = source.diagnosis.report
-        assert len(report.hosts) == len(complete)
-        hosts = tuple(replace(host, complete=each) for host, each in zip(report.hosts, complete, strict=True))
-        return build(replace(source, diagnosis=replace(source.diagnosis, report=replace(report, hosts=hosts))))
-
-    count = len(source.diagnosis.report.hosts)
-    one_finished, none_finished = page(True, *[False] * (count - 1)), page(*[False] * count)
-    assert "The run lasted " in one_finished and "<span>run time</span>" in one_finished
-    assert (
-        "What all ranks finished lasted " in none_finished and "<span>time of what all finished</span>" in none_finished
-    )
-
-
 def test_culprits_are_marked_and_only_they(source: Source) -> None:
     page = Page(build(source))
     timeline, _ = page.packed("timeline")
