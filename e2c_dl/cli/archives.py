@@ -110,7 +110,7 @@ def export(archive: Path, form: str, output: Path | None, tracking_uri: str | No
     trace = read.trace()
     formats.write(form, trace, target, _of_script(read, trace) if FORMATS[form].merges else None)
     if hosts := damage(read, trace):
-        say(f"{archive}: traces are not whole, and so is what was written: {', '.join(hosts)}")
+        say(f"{archive}: traces are not whole, and neither is what was written: {', '.join(hosts)}")
     click.echo(target)
 
 

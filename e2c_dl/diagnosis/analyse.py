@@ -16,6 +16,7 @@ from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
 from e2c_dl.diagnosis.detection.stalls import with_stalls
+from e2c_dl.diagnosis.detection.undelivered import silent_s
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import (
     DESIGN,
@@ -147,6 +148,7 @@ def analyse(
         else 0.0,
         unjudged=_unjudged(prefix, carried, hosts, links),
         untimed=tuple(str(link.element) for link in carried if link.by_receiver),
+        silent_s={f"{src} -> {dst}": seconds for (src, dst), seconds in silent_s(trace, design).items()},
         concerned={each.sentence: each.names for each in limitations if each.names},
     )
 

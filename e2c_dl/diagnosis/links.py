@@ -85,6 +85,12 @@ class Designed:
         """Fraction of segments, the mean of all that it is from time to time."""
         return float(self.loss.values.mean()) if self.burst is None else self.burst.mean
 
+    @property
+    def may_stall(self) -> bool:
+        """Whether a message that is late by seconds has met more than this: losses are few by design."""
+        few_lost = self.burst is None and float(self.loss.values.max()) <= FEW_LOST
+        return self.rate is not None and (few_lost or not self.loses)
+
     @cached_property
     def rate(self) -> Piecewise | None:
         """Bits per second, whoever limits it; None: nobody does."""
@@ -143,9 +149,8 @@ class ObservedLink:
 
     @property
     def may_stall(self) -> bool:
-        """Whether a message that is late by seconds has met more than it was designed for: losses are few by design."""
-        few_lost = self.designed.burst is None and float(self.designed.loss.values.max()) <= FEW_LOST
-        return self.designed.rate is not None and (few_lost or not self.designed.loses)
+        """As of what it is designed for."""
+        return self.designed.may_stall
 
     @property
     def element(self) -> Element:

@@ -226,6 +226,8 @@ class Report:
     """Hosts and links that took part, and of which nobody knows how fast they should be."""
     untimed: tuple[str, ...] = ()
     """Links between whose ends no clocks tell: a longer delay of them would not have been seen."""
+    silent_s: Mapping[str, float] = field(default_factory=dict)
+    """Link -> seconds for which, at the end of a trace that breaks off, it carried nothing of what was sent."""
 
     @property
     def mean_iteration_s(self) -> float:

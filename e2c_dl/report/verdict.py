@@ -68,6 +68,8 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
             points += (f"Where speeding up would save most (the bottleneck): {best}.",)
         if links_off:
             points += (_off(links_off).strip(),)
+        if report.silent_s:
+            points += (f"But {_silent(report)}.",)
         headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
@@ -78,7 +80,7 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
     headline = _no_culprit(report, _off(links_off)) + said
     blind = report.untimed or (named is not None and not named.judged)
     much = report.run_s >= MATERIAL_SPEEDUP * (report.run_s - report.together_s)  # of all that departs
-    unknown = links_off or report.untraced or blind or much or _breaking_off(report)
+    unknown = links_off or report.untraced or blind or much or _breaking_off(report) or report.silent_s
     tone = Tone.UNDECIDED if unknown else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
 
@@ -88,7 +90,7 @@ def _asides(report: Report) -> tuple[str, ...]:
     said = []
     for finding in report.findings:
         if not finding.material:
-            costs = "nothing" if finding.saved_s < NOTHING * report.run_s else "little"
+            costs = "next to nothing" if finding.saved_s < NOTHING * report.run_s else "little"
             departs = [words.slower(finding).removeprefix("carries data ")] if finding.slowdown > 1 else []
             departs += [f"stalled for {formatting.seconds(finding.stalled_s)}"] if finding.stalled_s else []
             saving = formatting.seconds(max(0.0, finding.saved_s))  # a replay may even end a little later
@@ -100,6 +102,15 @@ def _breaking_off(report: Report) -> list[str]:
     """Hosts whose traces break off, where others' do not: a run that was ended has none that goes on."""
     broken = [host.host for host in report.hosts if not host.complete]
     return broken if len(broken) < len(report.hosts) else []
+
+
+def _silent(report: Report) -> str:
+    """``after the 20 iterations that all finished, link a -> b carried nothing for 19 s, to the end of the trace``."""
+    links = [*report.silent_s]
+    who = f"link {links[0]}" if len(links) == 1 else some("link", links)
+    lasted = formatting.seconds(max(report.silent_s.values()))
+    after = f"after the {formatting.count(report.iterations, 'iteration')} that all finished"
+    return f"{after}, {who} carried nothing for {lasted}, to the end of the trace"
 
 
 def _off(links: int) -> str:
@@ -117,6 +128,8 @@ def _no_culprit(report: Report, off: str) -> str:
     if broken := _breaking_off(report):
         first, hosts = formatting.count(report.iterations, "iteration"), formatting.count(len(broken), "host")
         off = f"{off} That is of the first {first}: traces of {hosts} break off."
+    if report.silent_s:
+        off = f"{off} But {_silent(report)}."
     if report.findings:
         departures = formatting.count(len(report.findings), "departure")
         least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"
@@ -124,11 +137,11 @@ def _no_culprit(report: Report, off: str) -> str:
         cost = f"{formatting.seconds(report.together_s)} of {formatting.seconds(report.run_s)}"
         together = f"; together they cost {cost}" if report.together_s >= NOTHING * report.run_s else ""
         return f"No culprit: {departures} from {asked}, {alone}{together}.{off}"
-    if report.limitations:  # "everything" would cover what was not judged
+    if report.limitations:  # some of it was not judged
         return f"No culprit: nothing that could be judged departs from {asked}.{off}" + _unseen(report)
     if off:
         return f"No culprit: nothing ran slower than {report.reference}.{off}" + _unseen(report)
-    return f"No culprit: everything ran as {report.reference}." + _unseen(report)
+    return f"No culprit: nothing was seen to depart from {asked}." + _unseen(report)
 
 
 def _unknown(report: Report) -> str:

@@ -59,6 +59,11 @@ def pace(report: Report) -> str:
     return f"{mean}, {a_round} per round of {report.round_iterations}"
 
 
+def is_cut(report: Report) -> bool:
+    """Whether figures are of a part of the run, as every trace breaks off: of what all ranks finished."""
+    return bool(report.hosts) and not any(host.complete for host in report.hosts)
+
+
 def stale(report: Report) -> dict[str, str]:
     """Host -> staleness of its updates: ``3, at most 11``; empty where no update can be stale."""
     return {each.host: f"{each.median:g}, at most {each.most}" for each in report.staleness}

@@ -140,7 +140,7 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
     paper.save(figure, out)
     for path, hosts in zip(archives, damages, strict=True):
         if hosts:
-            say(f"{path}: traces are not whole, and so is the figure: {', '.join(hosts)}")
+            say(f"{path}: traces are not whole, and neither is the figure: {', '.join(hosts)}")
     click.echo(out)
 
 

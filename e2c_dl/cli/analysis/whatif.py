@@ -131,11 +131,11 @@ def _changes(changed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None) -> list[str]:
-    from e2c_dl.formatting import percent, seconds
+    from e2c_dl.formatting import seconds
 
     predicted = answer.prediction
     saved = predicted.saved_s / predicted.measured_s
-    less = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'}"
+    less = _told(saved, "less", "more") or "as long"
     ends = seconds(predicted.least_s), seconds(predicted.most_s)
     interval = f" from {ends[0]} to {ends[1]}," if ends[0] != ends[1] else ""
     said = [
@@ -146,9 +146,18 @@ def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None
     if again is not None:
         off = predicted.error(again[1])
         how = "simulated" if testbed is None else f"on {testbed}"
-        off_by = f"the prediction is {percent(abs(off))} {'above' if off >= 0 else 'below'} it"
-        said.append(f"re-run      {seconds(again[1])}, {how}; {off_by}; {again[0]}")
+        off_by = _told(off, "above it", "below it")
+        predicted_as = f"the prediction is {off_by}" if off_by else "as predicted"
+        said.append(f"re-run      {seconds(again[1])}, {how}; {predicted_as}; {again[0]}")
     before, after = answer.samples or (0, 0)
     if before != after:
         said.append(f"An iteration then has {after} samples instead of {before}.")
     return [*said, *answer.limitations]
+
+
+def _told(share: float, above: str, below: str) -> str:
+    """``5.2 % above it``; nothing of a ``share`` that would be told as zero."""
+    from e2c_dl.formatting import percent
+
+    told = percent(abs(share))
+    return "" if told == percent(0.0) else f"{told} {above if share > 0 else below}"

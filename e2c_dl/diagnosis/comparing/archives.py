@@ -13,17 +13,25 @@ from e2c_dl.archive.run import Outcome
 from e2c_dl.codec import DAMAGED, convert
 from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, culprits_of, iterations_of, run_s, states_of
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
-from e2c_dl.diagnosis.model import Report
-from e2c_dl.errors import ArchiveError
+from e2c_dl.diagnosis.model import Report, some
+from e2c_dl.diagnosis.prefix import common_prefix
+from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.scenario.training import MAX_ITERATIONS
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Trace
 
 
 def run_of(archive: ReadArchive) -> Run:
-    """What a comparison needs of ``archive``. Raises: ArchiveError, AnalysisError, ScenarioError."""
-    trace, report = archive.trace(), _report(archive)
-    seconds, sent = iterations_of(trace)
+    """What a comparison needs of ``archive``; of a run that broke off, what all ranks finished.
+
+    Raises: ArchiveError, ScenarioError; AnalysisError, which names the archive: nothing of it can be analysed.
+    """
+    trace = archive.trace()
+    try:
+        prefix, report = common_prefix(trace), _report(archive)
+    except AnalysisError as error:
+        raise AnalysisError(f"{archive.path}: {error}") from error
+    seconds, sent = iterations_of(prefix)
     progress = [line for host in archive.hosts for line in archive.host(host).progress()]
     return Run(
         name=archive.path.name,
@@ -32,7 +40,7 @@ def run_of(archive: ReadArchive) -> Run:
         damage=damage(archive, trace),
         world=archive.run.testbed,
         finished=archive.run.outcome is Outcome.FINISHED,
-        run_s=run_s(trace),
+        run_s=run_s(prefix),
         iteration_s=seconds,
         iteration_bytes=sent,
         accuracies=accuracies_of(progress),
@@ -93,11 +101,12 @@ def _worded(link: Link) -> str:
 
 
 def damage(archive: ReadArchive, trace: Trace) -> tuple[str, ...]:
-    """The hosts whose trace is not whole, each with what is the matter: ``("edge-1 (none)",)``."""
+    """Hosts whose traces are not whole, with what is the matter: ``("edge-1 (none)", "fog-1, fog-2 (broken off)")``."""
     ranked = [str(host.get("name")) for host in archive.run.hosts if host.get("rank") is not None]
     gone = [f"{host} (none)" for host in ranked if host not in trace.hosts]
-    damaged = [rank.host for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
-    return (*gone, *(f"{host} (damaged)" for host in damaged))
+    damaged = [f"{rank.host} (damaged)" for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
+    broken = [rank.host for rank in trace.ranks if not rank.complete]  # often all of them, as one was killed
+    return (*gone, *damaged, *([f"{some('host', broken)} (broken off)"] if broken else []))
 
 
 def _report(archive: ReadArchive) -> Report:

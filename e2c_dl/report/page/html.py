@@ -132,7 +132,8 @@ def _figures(source: Source) -> list[str]:
     if activity is not None and activity.lanes:
         made.append(
             timeline.section(
-                timeline.timeline(activity, hosts, links, source.diagnosis.critical, words.onsets_s(report))
+                timeline.timeline(activity, hosts, links, source.diagnosis.critical, words.onsets_s(report)),
+                whole="What all ranks finished" if words.is_cut(report) else "The run",
             )
         )
     if rows:

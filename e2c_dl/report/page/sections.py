@@ -159,7 +159,7 @@ def tiles(report: Report, progress: Sequence[Progress]) -> str:
     sent = sum(link.sent_bytes for link in report.links)
     took, how = words.pace(report).split(" each ", 1)
     figures = {
-        "run time": formatting.seconds(report.run_s),
+        "time of what all finished" if words.is_cut(report) else "run time": formatting.seconds(report.run_s),
         "iterations": words.iterations(report),
         f"iteration {how}": took,
         "sent over links": formatting.size(sent),

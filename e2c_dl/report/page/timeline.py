@@ -108,7 +108,7 @@ def timeline(
 
 
 def section(drawn: Drawn, whole: str = "The run") -> str:
-    """The timeline of the ``whole``, its buttons and its key."""
+    """The timeline of ``whole``, such as ``The run``, its buttons and its key."""
     caption = (
         f"{whole} lasted {formatting.seconds(drawn.end_s)}. Drag to zoom into any part, double-click for all of it; "
         "shift and drag, or the arrow keys, move it; so does a click in the strip above. Per worker: state (thick), "

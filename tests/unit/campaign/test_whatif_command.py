@@ -133,6 +133,13 @@ def test_the_answer_is_said_in_a_few_lines(archive) -> None:
     assert "simulating the run again: 1 of 5" in told.err
 
 
+def test_what_is_no_different_is_not_told_as_above_or_below(archive, tmp_path: Path) -> None:
+    told = said("whatif", archive("allreduce"), "--set", "host:edge-2.speed=1.00001x", "--rerun",
+                "--archive", str(tmp_path / "again")).out.splitlines()  # fmt: skip
+    assert told[2].startswith("predicted") and ", as long;" in told[2]
+    assert told[3].startswith("re-run") and "; as predicted; " in told[3]
+
+
 def test_what_comes_of_all_that_is_asked_is_told(archive) -> None:
     link = "link:edge-1->edge-2"
     asked = ("host:edge-1.speed=2x", "layer:edge.speed=1.5x", f"{link}.rate=8mbit", f"{link}.rate=2x")

@@ -216,7 +216,7 @@ def test_a_figure_of_traces_that_are_not_whole_says_so(tmp_path: Path) -> None:
     archive = simulated_scenario.simulated(simulated_scenario.scenario(tmp_path / "s"), shapes_only=True).path
     gone = min((archive / "traces").iterdir())
     gone.unlink()
-    why = f"e2c-dl: {archive}: traces are not whole, and so is the figure: {gone.stem} (none)\n"
+    why = f"e2c-dl: {archive}: traces are not whole, and neither is the figure: {gone.stem} (none)\n"
     for kind in ("states", "timeline", "heatmap", "cdf"):
         out = tmp_path / f"{kind}.svg"
         assert said("plot", archive, "--figure", kind, "--out", out) == (0, f"{out}\n", why)

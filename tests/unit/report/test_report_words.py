@@ -56,7 +56,7 @@ def test_a_healthy_run_accuses_nobody(healthy: Report) -> None:
     said = verdict_of(healthy)
     assert said.tone is Tone.HEALTHY
     assert said.headline.startswith(
-        "No culprit: everything ran as designed. "
+        "No culprit: nothing was seen to depart from what was designed. "
         "The bottleneck, slow by design, is link cloud-1 -> cloud-2: twice as fast"
     )
     assert "culprit" not in said.headline.partition(":")[2]
@@ -176,7 +176,7 @@ def test_what_departs_beside_a_culprit_is_told_dimmed_with_what_it_costs(sick: R
     report = replace(sick, run_s=52.0, findings=(link, dear, minor), culprits=(link,))
     asides = (
         "also departs, costs little: link cloud-1 -> cloud-2, 5.0 × slower, 1.50 s",
-        "also departs, costs nothing: host fog-2, computes 3.0 × slower, stalled for 3.20 s, 200 µs",
+        "also departs, costs next to nothing: host fog-2, computes 3.0 × slower, stalled for 3.20 s, 200 µs",
     )
     assert verdict_of(report).asides == asides
     assert verdict_of(replace(report, culprits=())).asides[-1] == asides[-1]

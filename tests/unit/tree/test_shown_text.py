@@ -82,9 +82,10 @@ def of_whatif(repository: Path, _: str, scenario: Path) -> None:
     output = CliRunner().invoke(cli, ["whatif", run, "--set", "host:cloud-1.speed=3x", "--rerun", "--archive", again])
 
     def alike(text: str) -> str:
-        """Without what is asked, by which way, and an interval, which is shown where its ends differ."""
+        """Without what is asked, by which way, how far off, and an interval, which is shown where its ends differ."""
         text = re.sub("^changed .*(?=measured)|(?<=;) from _ to _,", "", masked(text))
-        return re.sub("(?<=by )(?:replay|re-simulation)|above|below", "_", text)
+        text = re.sub("the prediction is _ % (?:above|below) it|as predicted", "_", text)
+        return re.sub("(?<=by )(?:replay|re-simulation)", "_", text)
 
     assert output.stdout.startswith("changed     cloud-1: 3 x as fast\n")
     for each in typed.blocks((repository / "docs/whatif.md").read_text()):
