@@ -217,7 +217,8 @@ def those_traced(archive: Path | Place, hosts: Sequence[Recorded]) -> tuple[Reco
     traced = tuple(own for own in hosts if own.exists)
     if not traced:
         where = (archive if isinstance(archive, Place) else Place(archive)) / HOSTS
-        raise ArchiveError(f"{where}: no host has left a trace: the run ended before training, or its traces were lost; see its logs")
+        reason = "the run ended before training, or its traces were lost"
+        raise ArchiveError(f"{where}: no host has left a trace: {reason}; see its logs")
     return traced
 
 
