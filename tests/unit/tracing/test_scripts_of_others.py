@@ -58,6 +58,43 @@ def test_what_is_compiled_is_compiled_once_though_it_is_saved_and_can_be_exporte
     assert (spans["phase"] == Phase.STEP).sum() == 4 + 3  # those of one that is compiled whole are not seen
 
 
+SAVED = """
+import sys, time, torch
+from torch.distributed import checkpoint
+sys.path.insert(0, sys.argv[1])
+from safetensors.torch import save_file
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+class Slow:
+    def state_dict(self):
+        time.sleep(0.05)
+        return model.state_dict()
+    def load_state_dict(self, _):
+        raise AssertionError
+for number in range(2):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    if number == 0:
+        checkpoint.save({"model": Slow()}, checkpoint_id=sys.argv[1])
+        save_file(model.state_dict(), "model")
+"""
+
+
+def test_a_checkpoint_is_all_that_saves_a_model_by_safetensors_too_or_in_shards(tmp_path: Path) -> None:
+    library = tmp_path / "library" / "safetensors"
+    library.mkdir(parents=True)
+    (library / "__init__.py").touch()
+    (library / "torch.py").write_text(
+        "import time\ndef save(tensors): return bytes\ndef save_file(tensors, filename): time.sleep(0.05)\n"
+    )
+    script = tmp_path / "main.py"
+    script.write_text(SAVED, encoding="utf-8")
+    ((spans, _),) = attached(tmp_path / "archive", str(script), str(library.parent)).values()
+    saved = spans[spans["phase"] == Phase.CHECKPOINT]
+    assert set(saved["iteration"].tolist()) == {1}
+    assert (saved["end_ns"] - saved["start_ns"] >= 50e6).sum() == 2
+
+
 UNTOUCHED = """
 import copy, gc, io, pickle, torch, weakref
 from torch import distributed
