@@ -13,6 +13,7 @@ from threading import get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
+from e2c_dl.tracing.hooks.calls import end_graphs
 from e2c_dl.tracing.hooks.modules import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
@@ -70,6 +71,7 @@ def _saving(tracer: Tracer) -> Callable[[Function], Function]:
                     session.leave()
                 outermost.again()
 
+        end_graphs(save)
         return save
 
     return around
