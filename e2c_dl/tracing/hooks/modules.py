@@ -68,10 +68,10 @@ class Watched:
             return
         self.hooked = True
         if not self.hooks:
-            entering, leaving = Before(outermost, self), After(outermost, self)
-            before = module.register_forward_pre_hook(entering, prepend=True)
-            after = module.register_forward_hook(leaving, always_call=True)
-            self.hooks = (before, entering), (after, leaving)
+            began, ended = Before(outermost, self), After(outermost, self)
+            before = module.register_forward_pre_hook(began, prepend=True)
+            after = module.register_forward_hook(ended, always_call=True)
+            self.hooks = (before, began), (after, ended)
             return
         (before, entering), (after, leaving) = self.hooks
         module._forward_pre_hooks[before.id] = entering
