@@ -191,6 +191,19 @@ class Deployed(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: str = ""  # why its own links are not in force; empty: they are
 
 
+class ProcessorFacts(Struct, frozen=True, kw_only=True):
+    """What the kernel counted of the thread that trains, in seconds."""
+
+    ran_s: float
+    waited_s: float  # for a processor, which other threads had
+
+    @property
+    def waited_share(self) -> float:
+        """Of the time in which it could have run."""
+        ready_s = self.ran_s + self.waited_s
+        return self.waited_s / ready_s if ready_s > 0 else 0.0
+
+
 class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a host is and how it was set up: ``facts.json``. What is not known is left out."""
 
@@ -216,6 +229,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ) = {}  # null in format 1; device: the rank's own; gpus of the host by NVML, or unknown: why there are none
     sockets: dict[str, Any] = {}  # rounds in which they were looked at, cpu_s of all of them, dropped samples
     ports: PortFacts | None = None  # what its ports counted while a script was traced
+    processor: ProcessorFacts | None = None  # how its rank shared processors with others meanwhile
     wall_clock: tuple[tuple[int, int], ...] = ()  # of a traced script's host: own clock, time of day, ns
     timekeeping: dict[str, Any] = {}  # what keeps its wall clock, as the kernel, chrony, systemd and ptp4l say
     timekeeping_at_end: dict[str, Any] = {}  # the same after training

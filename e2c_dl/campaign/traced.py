@@ -35,6 +35,7 @@ from e2c_dl.trace.places import recorded
 from e2c_dl.tracing.left import Told, keep_written, told
 
 NO_REPORT = "there is no report"
+CROWDED = 0.1
 NO_DESIGN = "no scenario: links and hosts are compared with each other and with their own past, not with a design"
 
 
@@ -144,7 +145,7 @@ def noted(archive: Archive, found: Mapping[str, Told]) -> list[str]:
     versions = described.versions(each.versions for each in found.values())
     size = max(each.world_size for each in found.values())
     archive.record(versions={**versions, **archive.run.versions}, facts={TRACED: {WORLD_SIZE: size}})
-    for sentence in (*_limitations(found), *_begun_anew(archive.path)):
+    for sentence in (*_limitations(found), *_crowded(archive.path, found), *_begun_anew(archive.path)):
         archive.limited(sentence)
     return _happened(archive.path, found)
 
@@ -157,6 +158,18 @@ def _limitations(found: Mapping[str, Told]) -> list[str]:
     return [
         sentence if len(hosts) == len(found) else f"{', '.join(hosts)}: {sentence}" for sentence, hosts in said.items()
     ]
+
+
+def _crowded(path: Path, found: Iterable[str]) -> list[str]:
+    """That ranks waited for processors, if one of them did for more than :data:`CROWDED` of its time."""
+    read = open_archive(path)
+    facts = {host: read.host(host).facts() for host in found}
+    shares = {host: each.processor.waited_share for host, each in facts.items() if each and each.processor}
+    most = max(shares, key=shares.__getitem__, default="")
+    if shares.get(most, 0.0) < CROWDED:
+        return []
+    share = f"{most} for {100 * shares[most]:.0f} % of the time in which it could have run"
+    return [f"ranks waited for processors that others had, {share}: a host may be named for that alone"]
 
 
 def _begun_anew(path: Path) -> list[str]:

@@ -24,6 +24,8 @@ HOOKS = {
     ),
     "torch._dynamo.eval_frame": (modules.install_compiled,),
     "torch.distributed.tensor.parallel.api": (collectives.install_tensor_parallel,),
+    "torch.distributed.checkpoint.state_dict_saver": (files.install_sharded,),
+    "safetensors.torch": (files.install_safetensors,),
     "horovod.torch": (with_horovod.install,),
 }  # fmt: skip
 

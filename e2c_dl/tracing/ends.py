@@ -33,17 +33,23 @@ class Ending:
         self._watch()
 
     def failure(self) -> str | None:
-        """Told when Python ends: what ended the script, "" if it finished; None if that is not known."""
-        if self._outermost is not None and _has_returned(self._outermost):
+        """Told when Python ends, once: what ended the script, "" if it finished; None if that is not known.
+
+        Nothing of the script's is held from then on: files that it left open are written when Python closes them, which
+        it does to what nobody holds.
+        """
+        before, outermost, hooked = self._before, self._outermost, self._hooked
+        self._before = self._outermost = self._hooked = None
+        if outermost is not None and _has_returned(outermost):
             return ""
         error = _uncaught()
-        if error is not None and error is not self._before:
+        if error is not None and error is not before:
             return told(error)
         if self._exit:
             return failed(self._exit[0])
-        if self._hooked is not None:
-            return told(self._hooked)
-        return "" if self._outermost is None else None
+        if hooked is not None:
+            return told(hooked)
+        return "" if outermost is None else None
 
     def _watch(self) -> None:
         before = sys.excepthook

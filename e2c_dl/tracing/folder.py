@@ -28,7 +28,7 @@ from e2c_dl.tracing.settings import directory
 
 SPANS = layout.SPANS_RAW
 FORMAT = 1
-LIBRARIES = ("torch", "horovod", "numpy", "lightning", "accelerate", "deepspeed")
+LIBRARIES = ("torch", "horovod", "numpy", "lightning", "transformers", "accelerate", "deepspeed")
 
 
 def make(archive: Path, ranks: Ranks) -> Path:

@@ -235,15 +235,15 @@ class Session(Numbers):
 
     def end(self, failure: str = "") -> None:
         """Write down how it ended; a second call does nothing."""
-        if self._recorder is None or self._silent:
+        recorder = self._recorder
+        if recorder is None or self._silent:
             return
         self.outside(worked=self.explicit and not failure)
         self._each(lambda sampler: sampler.on_end())
         try:
             if self._first_ns is not None:
                 self.record(Phase.TRAINING, self._first_ns, self._last_ns)
-            recorder = self._recorder
-            recorder.close()
+            recorder.close()  # waits for what the thread that writes says
             if recorder.failure is not None:  # which has been said
                 return
             if self.iterations_done:
@@ -280,11 +280,11 @@ class Session(Numbers):
         self.limited(f"{type(sampler).__name__} ended early: {error}")
 
     def _stop(self, why: str) -> None:
+        self._tell_failure(why)  # first: Python ends, and its threads, once nobody waits for this one
+        self.limited(why)
         self._silent, self._recorder = True, None  # sockets go on: another file
         self.events.clear()
-        self.limited(why)
         self.said.alone()
-        self._tell_failure(why)
 
 
 def _record(lane: Lane, phase: Phase, start_ns: int, end_ns: int, fields: Mapping[str, int]) -> None:

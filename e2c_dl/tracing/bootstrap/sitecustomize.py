@@ -15,7 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
-WATCHED = ("torch", "torch._dynamo.eval_frame", "torch.distributed.tensor.parallel.api", "horovod.torch")
+WATCHED = (
+    "torch", "torch._dynamo.eval_frame", "torch.distributed.tensor.parallel.api",
+    "torch.distributed.checkpoint.state_dict_saver", "safetensors.torch", "horovod.torch",
+)  # fmt: skip
 SLOTS = ("HOROVOD_LOCAL_RANK", "LOCAL_RANK")
 GPUS = "CUDA_VISIBLE_DEVICES"
 HERE = Path(__file__).resolve().parent

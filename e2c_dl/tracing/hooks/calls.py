@@ -38,6 +38,9 @@ def recomputed(frame: FrameType | None) -> bool:
     return code is not None and frame is not None
 
 
+_UNCOMPILED = "_torchdynamo_disable"  # what torch.compiler.disable sets, which would import all of dynamo
+
+
 class Compiling:
     """Whether torch.compile looks at who asks, instead of running it: then hooks do nothing.
 
@@ -99,6 +102,17 @@ def leave_all_uncompiled(*functions: Callable[..., Any]) -> None:
     """
     leave_uncompiled()
     _skip("SKIP", functions)
+
+
+def end_graphs(*functions: Callable[..., Any]) -> None:
+    """Where torch.compile comes to ``functions`` its graph ends, as at what of torch's they stand for.
+
+    They and what they call run as they are, which is nothing of the script's. If it looked into them it would warn of
+    clocks that it does not know, and leave out what hooks do.
+    """
+    leave_all_uncompiled(*functions)
+    for each in functions:
+        setattr(each, _UNCOMPILED, True)
 
 
 def _skip(within: str, functions: Iterable[Any]) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
+from e2c_dl.tracing.hooks.calls import end_graphs
 from e2c_dl.tracing.hooks.groups import number_of, number_of_pair, takes_part
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.rendezvous import StoreExchange
@@ -166,6 +167,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
             return collectives.wait(self, original, args, kwargs)
 
+        end_graphs(wait)
         return wait
 
     def initialised(original: Function) -> Function:
@@ -214,6 +216,7 @@ def _timed(collectives: Collectives, kind: Collective, is_compiling: Any) -> Any
             value = args[0] if args else next(iter(kwargs.values()), None)
             return collectives.call(kind, group, nbytes_of(value), not later, original, args, kwargs)
 
+        end_graphs(call)
         return call
 
     return around
@@ -240,6 +243,7 @@ def _message(collectives: Collectives, peer: str, is_compiling: Any) -> Any:
             nbytes = nbytes_of(told["tensor"])
             return collectives.call(Collective.BROADCAST, pair, nbytes, False, original, args, kwargs)
 
+        end_graphs(call)
         return call
 
     return around

@@ -1,13 +1,19 @@
-"""Files that a script writes: CHECKPOINT is torch.save; traces of its own profilers are noted, to be archived."""
+"""Files that a script writes: CHECKPOINT is what saves a model; traces of its own profilers are noted, to be archived.
+
+Models are saved by ``torch.save``, by safetensors (as libraries of Hugging Face do) and, of sharded ones, by
+``torch.distributed.checkpoint``, within which ranks wait for each other.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from threading import get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
+from e2c_dl.tracing.hooks.calls import end_graphs
 from e2c_dl.tracing.hooks.modules import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
@@ -28,9 +34,29 @@ def install(tracer: Tracer, patches: Patches) -> None:
     """Hook torch.save."""
     import torch
 
+    patches.wrap(torch, "save", _saving(tracer))
+
+
+def install_safetensors(tracer: Tracer, patches: Patches) -> None:
+    """Hook what safetensors saves."""
+    from safetensors import torch as safetensors
+
+    for name in ("save", "save_file"):
+        patches.wrap(safetensors, name, _saving(tracer))
+
+
+def install_sharded(tracer: Tracer, patches: Patches) -> None:
+    """Hook what torch.distributed.checkpoint saves; of what it saves later, in a thread of its own, the copy."""
+    from torch.distributed.checkpoint import state_dict_saver
+
+    for name in ("save", "save_state_dict", "async_save"):
+        patches.wrap(state_dict_saver, name, _saving(tracer))
+
+
+def _saving(tracer: Tracer) -> Callable[[Function], Function]:
     outermost, main = outermost_of(tracer), main_thread().ident
 
-    def saved(original: Function) -> Function:
+    def around(original: Function) -> Function:
         def save(*args: Any, **kwargs: Any) -> Any:
             if get_ident() != main:
                 return original(*args, **kwargs)
@@ -45,9 +71,10 @@ def install(tracer: Tracer, patches: Patches) -> None:
                     session.leave()
                 outermost.again()
 
+        end_graphs(save)
         return save
 
-    patches.wrap(torch, "save", saved)
+    return around
 
 
 def install_exports(tracer: Tracer, patches: Patches) -> None:

@@ -54,12 +54,29 @@ class Watched:
     outermost: bool = False
     trained: bool = False  # was called in training mode
     forwarded: bool = False  # it was called, outermost, while gradients were kept; a backward takes it back
-    handles: tuple[Any, ...] = ()
+    hooked: bool = False
+    hooks: tuple[tuple[Any, Hook], ...] = ()  # (handle, hook), before and after, since it was hooked first
 
     def forget(self) -> None:
-        for handle in self.handles:
+        self.hooked = False
+        for handle, _ in self.hooks:
             handle.remove()
-        self.handles = ()
+
+    def hook(self, module: Any, outermost: Outermost) -> None:
+        """Hook ``module``, each time by the same under the same keys: else torch.compile would compile anew."""
+        if self.hooked:
+            return
+        self.hooked = True
+        if not self.hooks:
+            began, ended = Before(outermost, self), After(outermost, self)
+            before = module.register_forward_pre_hook(began, prepend=True)
+            after = module.register_forward_hook(ended, always_call=True)
+            self.hooks = (before, began), (after, ended)
+            return
+        (before, entering), (after, leaving) = self.hooks
+        module._forward_pre_hooks[before.id] = entering
+        module._forward_pre_hooks.move_to_end(before.id, last=False)
+        module._forward_hooks[after.id], module._forward_hooks_always_called[after.id] = leaving, True
 
 
 class Outermost:
@@ -84,12 +101,12 @@ class Outermost:
         import torch
 
         watched = self._watched.get(module)
-        if isinstance(module, torch.jit.ScriptModule) or (watched is not None and watched.handles):
+        if isinstance(module, torch.jit.ScriptModule) or (watched is not None and watched.hooked):
             return
         if watched is None:
             watched = self._watched[module] = Watched()
         watched.within = 0
-        self._hook(module, watched)
+        watched.hook(module, self)
 
     def forget(self) -> None:
         """No module has hooks any more; a call under way goes on, and ends if there are hooks again by then."""
@@ -112,18 +129,7 @@ class Outermost:
         """Those that were outermost have hooks again."""
         for module, watched in list(self._watched.items()):
             if watched.outermost or watched.within < LOOKED_AT:
-                self._hook(module, watched)
-
-    def limited(self, sentence: str) -> None:
-        """Said in tracing.json once training begins."""
-        self.tracer.limited(sentence)
-
-    def _hook(self, module: Any, watched: Watched) -> None:
-        if not watched.handles:
-            watched.handles = (
-                module.register_forward_pre_hook(Before(self, watched), prepend=True),
-                module.register_forward_hook(After(self, watched), always_call=True),
-            )
+                watched.hook(module, self)
 
 
 class Hook:
@@ -285,7 +291,7 @@ def _watching(outermost: Outermost, limitation: str = "") -> Callable[[Function]
             original(self, *args, **kwargs)
             outermost.watch(self)
             if limitation:
-                outermost.limited(limitation)
+                outermost.tracer.limited(limitation)
 
         return init
 

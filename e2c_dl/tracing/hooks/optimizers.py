@@ -86,6 +86,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
                 end_iteration(tracer, session, clock())
             return result
 
+        leave_uncompiled(step)
         return step
 
     leave_uncompiled(Optimizer.profile_hook_step(began))  # it calls hooks: compiled, it would hide them

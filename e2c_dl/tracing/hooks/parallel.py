@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Collective
 from e2c_dl.tracing.hooks.backward import LEARNING, Backward, Readiness, Reducing, backward_of
-from e2c_dl.tracing.hooks.calls import compiling_of
+from e2c_dl.tracing.hooks.calls import compiling_of, end_graphs
 from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.modules import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
@@ -235,6 +235,7 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
             finally:
                 session.events.append((session.awaited, start_ns, clock(), seq, nbytes, group, broadcast))
 
+        end_graphs(sync_module_buffers)
         return sync_module_buffers
 
     return synchronized
@@ -249,6 +250,7 @@ def _shadowing(tracer: Tracer, modules: Mapping[Any, Parallel]) -> Callable[[Fun
             else:
                 parallel.shadows(session, lambda: original(self))
 
+        end_graphs(match_all_reduce)
         return match_all_reduce
 
     return around

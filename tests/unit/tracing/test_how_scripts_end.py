@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from test_traced_script import traced
 
 WATCHED = """
 import atexit, sys, threading
@@ -40,3 +42,26 @@ def test_how_a_process_ends_is_told_as_it_does(way: str) -> None:
     )
     assert done.stdout.splitlines()[-1] == f"told {WAYS[way]}"
     assert done.stdout.count("told") == 1
+
+
+OPEN = """
+import sys, torch
+left = open(sys.argv[1], "w")
+def wrote():
+    left.write("all of it")
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+wrote()
+"""
+
+
+@pytest.mark.parametrize("way", ["", "sys.exit(4)", "1 / 0"])
+def test_a_file_that_a_script_leaves_open_is_written_as_it_ends(way: str, tmp_path: Path) -> None:
+    """By Python, once nobody holds it: functions hold what is global, and frames do."""
+    pytest.importorskip("torch")
+    script, left = tmp_path / "main.py", tmp_path / "left"
+    script.write_text(OPEN + way, encoding="utf-8")
+    traced(tmp_path / "archive", sys.executable, str(script), str(left))
+    assert left.read_text() == "all of it"

@@ -12,50 +12,41 @@ from e2c_dl.trace.model import Phase
 
 pytest.importorskip("torch")
 
-COMPILED = """
-import io, torch, warnings
-from torch._dynamo.utils import counters
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
-    def forward(self, values):
-        return self.second(self.first(values))
-model = Model()
+SAVED = """
+import sys, time, torch
+from torch.distributed import checkpoint
+sys.path.insert(0, sys.argv[1])
+from safetensors.torch import save_file
+model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-compiled = torch.compile(model, backend="eager")
-for number in range(4):
-    compiled(torch.ones(2, 4)).sum().backward()
-    optimizer.step()
-    torch.save(model.state_dict(), io.BytesIO())
-assert counters["stats"]["unique_graphs"] == 1, counters["stats"]
-torch.export.export(model, (torch.ones(2, 4),), strict=True)
-warnings.filterwarnings("error", category=UserWarning)
-@torch.compile(backend="eager")
-def step():
-    optimizer.step()
-class Own(torch.optim.Optimizer):
-    @torch.no_grad()
-    def step(self):
-        for each in self.param_groups[0]["params"]:
-            each.add_(each.grad, alpha=-0.1)
-own = Own(model.parameters(), {})
-@torch.compile(backend="eager", fullgraph=True)
-def whole():
-    own.step()
-frames = counters["frames"]["total"]
-for number in range(3):
+class Slow:
+    def state_dict(self):
+        time.sleep(0.05)
+        return model.state_dict()
+    def load_state_dict(self, _):
+        raise AssertionError
+for number in range(2):
     model(torch.ones(2, 4)).sum().backward()
-    step()
-    whole()
-assert counters["frames"]["total"] < frames + 100, "what looks on is compiled"
+    optimizer.step()
+    if number == 0:
+        checkpoint.save({"model": Slow()}, checkpoint_id=sys.argv[1])
+        save_file(model.state_dict(), "model")
 """
 
 
-def test_what_is_compiled_is_compiled_once_though_it_is_saved_and_can_be_exported(tmp_path: Path) -> None:
-    ((spans, _),) = attached(tmp_path, "-c", COMPILED).values()
-    assert (spans["phase"] == Phase.CHECKPOINT).sum() == 4
-    assert (spans["phase"] == Phase.STEP).sum() == 4 + 3  # those of one that is compiled whole are not seen
+def test_a_checkpoint_is_all_that_saves_a_model_by_safetensors_too_or_in_shards(tmp_path: Path) -> None:
+    library = tmp_path / "library" / "safetensors"
+    library.mkdir(parents=True)
+    (library / "__init__.py").touch()
+    (library / "torch.py").write_text(
+        "import time\ndef save(tensors): return bytes\ndef save_file(tensors, filename): time.sleep(0.05)\n"
+    )
+    script = tmp_path / "main.py"
+    script.write_text(SAVED, encoding="utf-8")
+    ((spans, _),) = attached(tmp_path / "archive", str(script), str(library.parent)).values()
+    saved = spans[spans["phase"] == Phase.CHECKPOINT]
+    assert set(saved["iteration"].tolist()) == {1}
+    assert (saved["end_ns"] - saved["start_ns"] >= 50e6).sum() == 2
 
 
 UNTOUCHED = """

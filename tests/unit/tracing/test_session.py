@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,26 @@ def test_a_store_that_fails_leaves_the_script_alone_and_the_rank_untraced(
     port, token = json.loads(store.told)["offers"]["clock"]
     with pytest.raises(TrainingError):
         exchange("127.0.0.1", port, token, rounds=1, within_s=0.2)
+
+
+def test_who_ends_a_session_waits_until_the_thread_that_writes_has_told_of_a_full_disk(tmp_path: Path) -> None:
+    session, begun, told = Session(Settings(archive=tmp_path)), threading.Event(), []
+
+    def tell(why: str) -> None:
+        begun.set()
+        time.sleep(0.3)  # Python would end meanwhile
+        told.append(why)
+
+    session._tell_failure = tell
+    session.meet(0, 1)
+    session.active()
+    session.end_iteration(session.clock())
+    assert session._recorder is not None
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, session._recorder._log._file)
+    os.close(full)
+    session._recorder.wake()
+    assert begun.wait(10)
+    session.end()
+    (why,) = told
+    assert "No space left" in why

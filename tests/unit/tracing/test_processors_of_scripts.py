@@ -1,0 +1,89 @@
+"""What a script's rank has of its processors: counted in its facts, told where others have them for long."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from test_ports_of_scripts import RANKS, Recording
+from test_traced_script import traced
+
+from e2c_dl.archive.host_records import HostRecords
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.records import ProcessorFacts
+from e2c_dl.errors import ArchiveError
+from e2c_dl.tracing.samplers.processors import EVERY_S, Processors
+
+
+def counted(root: Path, ran_ns: int, waited_ns: int) -> None:
+    folder = root / f"proc/self/task/{threading.get_native_id()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "schedstat").write_text(f"{ran_ns} {waited_ns} 7\n")
+
+
+def processor_of(folder: Path) -> ProcessorFacts | None:
+    facts = HostRecords(folder).facts()
+    assert facts is not None
+    return facts.processor
+
+
+def test_facts_hold_what_the_training_thread_had_up_to_now_and_at_the_end(tmp_path: Path) -> None:
+    counted(tmp_path, 10**9, 10**9)
+    recording, processors = Recording(tmp_path), Processors(tmp_path)
+    processors.on_ready(RANKS, recording)
+    counted(tmp_path, 4 * 10**9, 2 * 10**9)
+    assert processors._look_again() == EVERY_S
+    assert processor_of(tmp_path) == ProcessorFacts(ran_s=3.0, waited_s=1.0)
+    counted(tmp_path, 4 * 10**9, 4 * 10**9)
+    processors.on_end()
+    told = processor_of(tmp_path)
+    assert told == ProcessorFacts(ran_s=3.0, waited_s=3.0)
+    assert told.waited_share == 0.5
+    assert ProcessorFacts(ran_s=0.0, waited_s=0.0).waited_share == 0.0
+
+
+def test_nothing_is_said_where_the_kernel_does_not_count(tmp_path: Path) -> None:
+    recording, processors = Recording(tmp_path), Processors(tmp_path)
+    processors.on_ready(RANKS, recording)
+    processors.on_end()
+    assert processor_of(tmp_path) is None
+    assert recording.limitations == []
+
+
+def test_a_full_disk_is_told_once_and_ends_the_counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted(tmp_path, 0, 0)
+    recording, processors = Recording(tmp_path), Processors(tmp_path)
+    processors.on_ready(RANKS, recording)
+
+    def full(*_: object, **__: object) -> None:
+        raise ArchiveError("no space")
+
+    monkeypatch.setattr(HostRecords, "amend_facts", full)
+    assert processors._look_again() is None
+    assert recording.limitations == ["how long it waited for a processor ends here: no space"]
+
+
+CROWDED = """
+import os, subprocess, sys, torch
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+model = torch.nn.Linear(512, 512)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(100):
+    for _ in range(4):
+        model(torch.ones(256, 512)).pow(2).mean().backward()
+    optimizer.step()
+other.kill()
+other.wait()
+"""
+
+
+@pytest.mark.slow
+def test_a_script_beside_another_program_on_its_processor_is_told_to_have_waited_for_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = traced(tmp_path / "archive", sys.executable, "-c", CROWDED)
+    assert done.returncode == 0, done.stderr
+    (told,) = (each for each in open_archive(tmp_path / "archive").run.limitations if "processors" in each)
+    assert told.startswith("ranks waited for processors that others had, ")
