@@ -29,8 +29,10 @@ def listing() -> str:
 
 
 def sums() -> dict[str, str]:
-    """What the machine's configuration holds, and what programs read of a home."""
-    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in _read() if file.is_file()}
+    """What the machine's configuration holds, and what programs read of a home; links to what the kernel tells (of
+    mounts, which others' containers have meanwhile) are listed, and not read."""
+    own = [file for file in _read() if file.is_file() and not file.resolve().is_relative_to("/proc")]
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in own}
 
 
 def _read() -> Iterator[Path]:

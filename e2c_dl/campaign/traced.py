@@ -35,7 +35,7 @@ from e2c_dl.trace.places import recorded
 from e2c_dl.tracing.left import Told, keep_written, told
 
 NO_REPORT = "there is no report"
-CROWDED = 0.1
+CROWDED = 0.1  # of the time in which a rank could have run: from here on it is told how long it waited for a processor
 NO_DESIGN = "no scenario: links and hosts are compared with each other and with their own past, not with a design"
 
 
