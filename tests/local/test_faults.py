@@ -16,8 +16,10 @@ SEED = 1
 NUMBERS = (1, 2, 15, 18, 20, 36, 48)
 """Of the campaign's runs (`make bench`) some that end soon, on each testbed but docker's, which needs a daemon."""
 KEPT = (1, 18)
-"""Of these what `make test` runs: an archive that is removed before a host ends, and a worker that ends. What the others
-draw, it meets in test_agent.py (an agent that is stopped), test_runs_frozen.py and test_runs_broken.py (a full disk).
+"""Of these what `make test` runs: an archive that is removed before a host ends, and a worker that ends.
+
+What the others draw, it meets in test_agent.py (an agent that is stopped), test_runs_frozen.py and test_runs_broken.py
+(a full disk).
 """
 
 
