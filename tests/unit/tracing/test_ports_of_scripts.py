@@ -12,7 +12,8 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.propagation.ports import PortCount
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.tracing.rendezvous import Alone, Peer, Ranks
-from e2c_dl.tracing.samplers.ports import EVERY_S, Ports
+from e2c_dl.tracing.samplers.counters import EVERY_S
+from e2c_dl.tracing.samplers.ports import Ports
 
 OWN = Peer(rank=0, host="h", pid=1, boot="a", addresses=())
 RANKS = Ranks(own=OWN, world_size=1, peers=(OWN,), exchange=Alone())

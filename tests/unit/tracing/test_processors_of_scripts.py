@@ -14,7 +14,8 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.records import ProcessorFacts
 from e2c_dl.errors import ArchiveError
-from e2c_dl.tracing.samplers.processors import EVERY_S, Processors
+from e2c_dl.tracing.samplers.counters import EVERY_S
+from e2c_dl.tracing.samplers.processors import Processors
 
 
 def counted(root: Path, ran_ns: int, waited_ns: int) -> None:
