@@ -25,6 +25,7 @@ from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.diagnosis.prefix import TRACED
 from e2c_dl.diagnosis.scripts import WORLD_SIZE
 from e2c_dl.errors import E2cDlError, InputError
+from e2c_dl.formatting import percent
 from e2c_dl.redaction import Redactor, without_found
 from e2c_dl.report.page.html import write_report
 from e2c_dl.report.verdict import verdict_of
@@ -168,7 +169,7 @@ def _crowded(path: Path, found: Iterable[str]) -> list[str]:
     most = max(shares, key=shares.__getitem__, default="")
     if shares.get(most, 0.0) < CROWDED:
         return []
-    share = f"{most} for {100 * shares[most]:.0f} % of the time in which it could have run"
+    share = f"{most} for {percent(shares[most])} of the time in which it could have run"
     return [f"ranks waited for processors that others had, {share}: a host may be named for that alone"]
 
 

@@ -148,11 +148,6 @@ class ObservedLink:
         return self.designed.rate is not None and not self.designed.loses
 
     @property
-    def may_stall(self) -> bool:
-        """As of what it is designed for."""
-        return self.designed.may_stall
-
-    @property
     def element(self) -> Element:
         return Element(kind=ElementKind.LINK, src=self.src, dst=self.dst)
 

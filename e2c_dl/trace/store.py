@@ -84,15 +84,14 @@ def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
             facts = facts_of(file.schema_arrow, str(path))
             if file.metadata.num_rows * SPAN.itemsize > LARGE_BYTES:
                 raise ArchiveError(f"{place}: holds {file.metadata.num_rows} spans, as no trace does; remove it")
-            names = None  # all
-            if facts.version != earlier.VERSION:
+            is_earlier = facts.version == earlier.VERSION
+            if not is_earlier:
                 columns.check_schema(file.schema_arrow, str(path))
-                names = list(columns.FIELD_OF)
-            table, lost = _groups(file, names)
+            table, lost = _groups(file, None if is_earlier else list(columns.FIELD_OF))
         except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
             reason = str(error).partition("\n")[0]
             raise ArchiveError(f"{place}: cannot read the trace: {reason}; run e2c-dl verify on the archive") from error
-    if facts.version == earlier.VERSION:
+    if is_earlier:
         spans = earlier.table_spans(table, str(path))
     else:
         spans = columns.from_table(table, str(path), version=facts.version)
@@ -117,7 +116,7 @@ def facts_of(schema: pa.Schema, where: str) -> ParquetFacts:
 
 
 def _groups(file: pq.ParquetFile, names: list[str] | None) -> tuple[pa.Table, Lost]:
-    """``names`` of all groups that can be read, and what the others held. Raises: ArrowException, if none can be."""
+    """Columns (None: all) of groups that can be read, what others held. Raises: ArrowException, if none can be."""
     try:
         return file.read(names), Lost()
     except (OSError, ValueError, pa.ArrowException):

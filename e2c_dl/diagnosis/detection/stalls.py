@@ -51,7 +51,7 @@ def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Sta
     unaligned = trace.facts.get("hosts_without_clock", ())
     messages = {}
     for link in carried:
-        if link.may_stall and all(host in watched and host not in unaligned for host in link.pair):
+        if link.designed.may_stall and all(host in watched and host not in unaligned for host in link.pair):
             messages[link.pair] = [*_of_link(link, watched)]
     segments = dict(each for rank in trace.ranks for each in _of_computing(rank, design, watched.get(rank.host)))
     of_links = [stall for each in messages.values() for stall in each if stall is not None]

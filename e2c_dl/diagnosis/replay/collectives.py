@@ -206,17 +206,18 @@ def _done(
     begin = made.count + np.arange(len(of))
     done = begin + len(of) + OF_LINK * len(load.link)
     begin_ns = taken.begin_ns - start_ns
+    done_ns = begin_ns + taken.service_ns
     after = np.where(taken.after == NONE, ORIGIN, done[taken.after])
     made.add(begin_ns, latest[of.first + of.sizes - 1], second=after, iteration=iteration)
     saturated, crossed = _links(made, of, load, begin, begin_ns, ranks)
     first, second = begin.copy(), np.full(len(of), ORIGIN)
     first[load.known], second[load.known] = crossed[load.last], saturated[load.last]
     made.add(
-        begin_ns + taken.service_ns, first, lag_ns=load.others_ns, second=second,
+        done_ns, first, lag_ns=load.others_ns, second=second,
         service_ns=np.where(load.known, 0.0, taken.service_ns), rank=ranks + len(flows), phase=READY,
         iteration=iteration, bucket=bucket,
     )  # fmt: skip
-    return done, begin_ns + taken.service_ns
+    return done, done_ns
 
 
 def _links(

@@ -47,10 +47,6 @@ class Transfers:
     begin_ns: Doubles  # all have joined, and that one is done
     service_ns: Doubles  # at least 0
 
-    @property
-    def done_ns(self) -> Doubles:
-        return self.begin_ns + self.service_ns
-
 
 def transfers(of: Collectives, needed_ns: Doubles) -> Transfers:
     """The transfers of ``of``; ``needed_ns``: what links need for each, 0 where none is known."""
