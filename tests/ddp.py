@@ -39,6 +39,8 @@ class Ddp:
     delay_s: float = 0.005
     extra_s: dict[tuple[int, Phase], float] = field(default_factory=dict)
     paused_s: dict[tuple[int, int], float] = field(default_factory=dict)  # (rank, iteration) -> more of its FORWARD
+    kept_s: dict[int, float] = field(default_factory=dict)  # rank -> waits for a processor, mean of an iteration
+    tells_kept: bool = True  # an ITERATION tells how long they were
     slow_links: dict[int, float] = field(default_factory=dict)  # src rank -> fraction of the rate
     late_links: dict[int, float] = field(default_factory=dict)  # src rank -> seconds of delay added
     since: int = 0  # iteration from which links are slow or late
@@ -89,7 +91,8 @@ class Simulation:
             for phase in AFTERWARDS:
                 if phase in ddp.seconds:
                     self.compute(rank, phase, iteration)
-            self.span(rank, Phase.ITERATION, began_s[rank], self.now_s[rank], iteration=iteration)
+            kept = {"seq": round(self.kept(rank, iteration)[0] * 1e6)} if ddp.tells_kept else {}
+            self.span(rank, Phase.ITERATION, began_s[rank], self.now_s[rank], iteration=iteration, **kept)
             self.carried(rank, busy[rank], iteration, began_s[rank])
         self.seq += len(ddp.bucket_bytes)
 
@@ -107,11 +110,20 @@ class Simulation:
         seconds = self.ddp.seconds[phase] / parts * (1 + draw * self.ddp.noise)
         if bucket <= 0:
             seconds += self.ddp.extra_s.get((rank, phase), 0.0)
+            kept_s, when = self.kept(rank, iteration)
+            seconds += kept_s if when is phase else 0.0
         if phase is Phase.FORWARD:
             seconds += self.ddp.paused_s.get((rank, iteration), 0.0)
         start_s = self.now_s[rank] + self.ddp.gap_s
         self.now_s[rank] = start_s + seconds
         self.span(rank, phase, start_s, self.now_s[rank], iteration=iteration, bucket=bucket)
+
+    def kept(self, rank: int, iteration: int) -> tuple[float, Phase]:
+        """How long ``rank`` waits for a processor in ``iteration``, and in which phase, by their lengths."""
+        draw = random.Random(f"{self.ddp.seed}:{rank}:{iteration}")
+        seconds = self.ddp.kept_s.get(rank, 0.0) * 2 * draw.random()
+        (when,) = draw.choices([*self.ddp.seconds], [*self.ddp.seconds.values()])
+        return seconds, when
 
     def all_reduce(
         self, joined_s: list[float], nbytes: int, iteration: int, busy: list[list[tuple[float, float, int]]]

@@ -170,7 +170,8 @@ def _crowded(path: Path, found: Iterable[str]) -> list[str]:
     if shares.get(most, 0.0) < CROWDED:
         return []
     share = f"{most} for {percent(shares[most])} of the time in which it could have run"
-    return [f"ranks waited for processors that others had, {share}: a host may be named for that alone"]
+    apart = "what their computing waited is judged by itself; what other threads and links waited is not told"
+    return [f"ranks waited for processors that others had, {share}: {apart}"]
 
 
 def _begun_anew(path: Path) -> list[str]:

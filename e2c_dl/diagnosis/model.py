@@ -65,6 +65,7 @@ class Part(Enum):
     EVALUATION = "evaluation"
     CHECKPOINT = "checkpoint"
     COPY = "copies"  # between a host's memory and its device's
+    PROCESSOR = "waits for a processor"  # that other programs have, or a quota withholds
     OTHER = "work that no phase names"  # of a script, such as data that are loaded by hand
     RATE = "rate"
     DELAY = "delay"

@@ -26,6 +26,7 @@ _VERBS = {  # of one element, of a group
     Part.EVALUATION: ("evaluates", "evaluate"),
     Part.CHECKPOINT: ("writes checkpoints", "write checkpoints"),
     Part.COPY: ("copies between memories", "copy between memories"),
+    Part.PROCESSOR: ("waits for a processor, and so computes", "wait for processors, and so compute"),
     Part.OTHER: ("does what no phase names", "do what no phase names"),
     Part.RATE: _CARRIES,
     Part.DELAY: ("delivers later, and so carries data", "deliver later, and so carry data"),

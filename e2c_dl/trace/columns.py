@@ -77,7 +77,13 @@ COLUMNS = (
     Column("peer_task", pa.int32(), "", "spawn, await_task: the other task; collective: its group; or null", -2),
     Column("src", pa.int16(), "rank", "sender of the message, or whose update is applied; null: none", -1),
     Column("dst", pa.int16(), "rank", "receiver of the message; null: none", -1),
-    Column("seq", pa.int64(), "", "number of the message or collective; forward: samples of its batch; or null", -1),
+    Column(
+        "seq",
+        pa.int64(),
+        "",
+        "number of the message or collective; forward: samples; iteration: us without a processor; or null",
+        -1,
+    ),
     Column("nbytes", pa.int64(), "bytes", "size of the message, tensor or flow; null: carries nothing", 0),
     Column("staleness", pa.int16(), "updates", "updates between reading the parameters and applying to them"),
     Column("own_posted_ns", pa.int64(), _OWN, "posted_ns before alignment"),
@@ -93,6 +99,9 @@ FIELD_OF: Mapping[str, str] = {
 """The columns that spans are made of -> the field of SPAN that each holds; all others follow from these."""
 DELTAS = [*TIMES, *(f"own_{name}" for name in TIMES), "seq"]
 """Columns in which neighbours differ by little."""
+
+SEQ_OF: Mapping[Phase, str] = {Phase.FORWARD: "samples", Phase.ITERATION: "without_processor_us"}
+"""What ``seq`` is where it is no number of anything, by the names that exports give it."""
 
 PHASES: Mapping[int, str] = {phase.value: phase.name.lower() for phase in Phase}
 COLLECTIVES: Mapping[int, str] = {kind.value: kind.name.lower() for kind in Collective}

@@ -43,7 +43,8 @@ SPAN: np.dtype[Any] = np.dtype(
         # rank's tensor; FLOW: what the receiver acknowledged meanwhile
         ("seq", "<i8"),  # SEND, RECEIVE, AWAIT_MESSAGE, AWAIT_SENT: number of the message on its link, from 0;
         # COLLECTIVE, AWAIT_COLLECTIVE: number of the collective in its group, the same on all its ranks;
-        # FORWARD: samples that its gradient is of; else, and where nobody knows, -1
+        # FORWARD: samples that its gradient is of; ITERATION: us that its computing waited for a processor;
+        # else, and where nobody knows, -1
         ("iteration", "<i4"),  # -1 outside of iterations
         ("task", "<i4"),  # 0 the strategy's main coroutine, -1 the compute thread, > 0 spawned; -2 none: RECEIVE
         ("peer_task", "<i4"),  # SPAWN: the task begun; AWAIT_TASK: the task waited for; else -2

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2c_dl.trace.model import Collective, Phase
-from e2c_dl.trace.recording.recorder import Row
+from e2c_dl.tracing.rows import Processor, Rows
 
 SHORTEST_NS = 2_000
 DEEPEST = 64  # no script nests phases so: what raised has left them open
-_DATA, _FORWARD, _BACKWARD, _ITERATION, _COLLECTIVE, _AWAIT = (
-    Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.ITERATION, Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE,
+_DATA, _FORWARD, _BACKWARD, _COLLECTIVE, _AWAIT = (
+    Phase.DATA, Phase.FORWARD, Phase.BACKWARD, Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE,
 )  # fmt: skip  # asking the enum takes 0.1 us
 _PLAIN = 3  # of an event: a method, when, a phase
 _ALL_REDUCE = Collective.ALL_REDUCE
@@ -55,7 +55,7 @@ class Open:
     goes_on: bool = False  # within one of its own kind, and a part of it
 
 
-class Lane:
+class Lane(Rows):
     """Open phases of one thread, the innermost last; spans are in :attr:`rows` once they are over.
 
     It is told everything in the order in which it happened, by one thread, with times of one clock. Events begin with
@@ -63,11 +63,9 @@ class Lane:
     """
 
     def __init__(self, limited: Callable[[str], None] = lambda _: None) -> None:
-        self.rows: list[Row] = []
+        super().__init__()
         self._limited = limited
-        self._iteration = -1  # the one under way
-        self._begun_ns = 0  # ... since then
-        self._forwarded = False  # ... and a forward was seen in it
+        self._forwarded = False  # a forward was seen in the iteration under way
         self._ended_ns = 0  # the newest phase
         self._open: list[Open] = []
         self.entered, self.left, self.closed, self.began_backward = self.enter, self.leave, self.close, self.backward
@@ -165,24 +163,10 @@ class Lane:
                 kept.append(each)
         self._keep(now_ns, kept)
 
-    def iterate(self, now_ns: int, number: int, *, ended: bool) -> None:
-        """Iteration ``number`` begins (-1: none does); ``ended``: the one under way is over, and not just left."""
-        if ended:
-            begun_ns = self._begun_ns
-            self.rows.append((begun_ns, begun_ns, now_ns, 0, -1, self._iteration, 0, -2, -1, -1, -1, 0, _ITERATION, 0))
-        self._iteration, self._begun_ns, self._forwarded = number, now_ns, False
-
-    def record(
-        self, phase: Phase, start_ns: int, end_ns: int, *, task: int = 0, bucket: int = -1, seq: int = -1,
-        nbytes: int = 0, peer_task: int = -2, kind: int = 0,
-    ) -> None:  # fmt: skip
-        """A span of the iteration under way; the fields are those of Recorder.record."""
-        # fmt: off
-        self.rows.append((
-            start_ns, start_ns, end_ns, nbytes, seq,
-            self._iteration, task, peer_task, bucket, -1, -1, 0, phase, kind,
-        ))
-        # fmt: on
+    def iterate(self, now_ns: int, number: int, processor: Processor | None = None, *, ended: bool) -> None:
+        """As :meth:`follow`."""
+        self.follow(now_ns, number, processor, ended=ended)
+        self._forwarded = False
 
     def await_collective(self, start_ns: int, end_ns: int, seq: int, nbytes: int, group: int, kind: int) -> None:
         """A collective was waited for all the time."""
@@ -204,11 +188,6 @@ class Lane:
                 joined_ns, joined_ns, end_ns, nbytes, seq + bucket,
                 iteration, 0, group, bucket, -1, -1, 0, _COLLECTIVE, _ALL_REDUCE,
             ))  # fmt: skip
-
-    def taken(self) -> list[Row]:
-        """The spans that are over, which are here no more."""
-        rows, self.rows = self.rows, []
-        return rows
 
     def clear(self) -> None:
         """Nothing is open any more, and nothing of it is recorded."""

@@ -1,7 +1,8 @@
-"""Numbers of a rank's collectives in their groups, by which those of all ranks are joined."""
+"""Numbers of a rank's collectives in their groups, by which those of all ranks are joined, and of its threads."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from e2c_dl.tracing.lane import Told
@@ -17,6 +18,15 @@ class Numbers:
         self.seqs: dict[int, int] = {}  # group -> number of its next collective, but for those of ``passed``
         self.passed: Sequence[Told] = ()  # the newest backward, whose collectives are not counted yet
         self.meanwhile: dict[int, None] = {}  # groups in which something was counted while it was under way, and since
+        self.opener = self.main = threading.get_ident()  # main: the thread that trains
+        self._threads: dict[int, int] = {}
+
+    def task(self) -> int:
+        """Of the thread that asks: 0 the one that trains, others from 1."""
+        thread = threading.get_ident()
+        if thread == self.main:
+            return 0
+        return self._threads.setdefault(thread, len(self._threads) + 1)
 
     def next_seq(self, group: int = -2, count: int = 1) -> int:
         """Number of the next collective in ``group``, the first of ``count``."""

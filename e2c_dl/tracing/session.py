@@ -14,7 +14,6 @@ each call of a function of Python's that again, and so does each built-in that w
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -31,9 +30,10 @@ from e2c_dl.tracing.addresses import placed_at
 from e2c_dl.tracing.lane import Event, Lane
 from e2c_dl.tracing.numbers import Numbers
 from e2c_dl.tracing.rendezvous import WITHIN_S, Alone, Exchange, Ranks, meet, own_peer
+from e2c_dl.tracing.rows import Processor
 from e2c_dl.tracing.said import Said
 from e2c_dl.tracing.samplers.sampled import SAMPLERS
-from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Sampler
+from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Sampler, unknown
 from e2c_dl.tracing.settings import Settings
 
 MOST_EVENTS = 20_000  # in memory, until it is known whose they are: the newest
@@ -49,7 +49,6 @@ class Session(Numbers):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
-        self.opener = self.main = threading.get_ident()  # main: the thread that trains
         self.events: list[Event] = []
         self.said = Said()
         self.limited, self.hooked, self.wrote = self.said.limited, self.said.hooked, self.said.wrote
@@ -70,9 +69,9 @@ class Session(Numbers):
         self.begun_ns: int | None = None  # of this iteration
         self._first_ns: int | None = None
         self._last_ns = 0  # of the iterations that have ended
-        self._threads: dict[int, int] = {}
         self._samplers: list[Sampler] = []
         self._at_ends: tuple[Callable[[int, int], object], ...] = ()
+        self._processor: Callable[[], Processor | None] = unknown
         self._tell_failure: Callable[[str], None] = _to_standard_error
 
     @property
@@ -115,6 +114,8 @@ class Session(Numbers):
             self.limited(f"ranks {', '.join(map(str, ranks.missing))} are not traced, or came too late")
         self._each(lambda sampler: sampler.on_ready(ranks, self))
         self._at_ends = tuple(act for sampler in self._samplers if (act := sampler.at_ends()) is not None)
+        for sampler in self._samplers:
+            self._processor = sampler.processor() or self._processor
 
     def _open(self, ranks: Ranks) -> None:
         self.ranks = ranks
@@ -135,7 +136,7 @@ class Session(Numbers):
         self._recorder.close()
         self.said.move_out()
         folder.remove(self.folder)
-        self._recorder, self._folder, self._at_ends = None, None, ()
+        self._recorder, self._folder, self._at_ends, self._processor = None, None, (), unknown
 
     # ---- what it did
 
@@ -190,6 +191,7 @@ class Session(Numbers):
 
     def begin_iteration(self, iteration: int) -> None:
         self.iteration, self.begun_ns = iteration, self.clock()
+        self._processor()  # from here on
         self.events.append((self._begun, self.begun_ns, iteration))
 
     def end_iteration(self, now_ns: int) -> None:
@@ -200,7 +202,7 @@ class Session(Numbers):
         if begun_ns is None:
             return
         self.iterations_done = self.iteration = following = self.iteration + 1
-        self.events.append((self._over, now_ns, following))
+        self.events.append((self._over, now_ns, following, self._processor()))
         if self._first_ns is None:
             self._first_ns = begun_ns
         self._last_ns = now_ns
@@ -224,13 +226,6 @@ class Session(Numbers):
         self.note(self.lane.clear)
         self._each(lambda sampler: sampler.on_rest(resting))
 
-    def task(self) -> int:
-        """Of the thread that asks: 0 the one that trains, others from 1."""
-        thread = threading.get_ident()
-        if thread == self.main:
-            return 0
-        return self._threads.setdefault(thread, len(self._threads) + 1)
-
     # ---- its end
 
     def end(self, failure: str = "") -> None:
@@ -253,12 +248,13 @@ class Session(Numbers):
                 folder.remove(self.folder)
         except (E2cDlError, OSError) as error:
             self._stop(f"how it ended is not in its trace: {error}")
-        self._silent, self._recorder, self._at_ends = True, None, ()
+        self._silent, self._recorder, self._at_ends, self._processor = True, None, (), unknown
         self.said.alone()
 
     def abandon(self) -> None:
         """This process is a fork of the rank: it records nothing."""
         self._silent, self._recorder, self._samplers, self._at_ends = True, None, [], ()
+        self._processor = unknown
 
     def _leave(self, failure: str) -> None:
         assert self.ranks is not None

@@ -12,6 +12,8 @@
 Of COMPUTE and DATA, where batches change while a run trains, it is known of how many samples each iteration is, if the
 trace tells; what larger ones take longer is taken off later, with what peers tell (:mod:`.batches`).
 
+What a phase waited for a processor that others had is taken off it, where that is known (:mod:`.processors`).
+
 Warm-up is left out, and iterations in which the process stalled (:mod:`e2c_dl.diagnosis.detection.stalls`).
 """
 
@@ -31,7 +33,7 @@ from e2c_dl.diagnosis.detection.series import Levelled, Series
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.resimulation.changes import PACED
-from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Spans
+from e2c_dl.trace.model import COMPUTE, GRADIENT, Phase, RankTrace, Spans
 from e2c_dl.trace.warm_up import warm_up
 
 PHASES = {
@@ -43,6 +45,7 @@ PHASES = {
     Part.CHECKPOINT: frozenset({Phase.CHECKPOINT}),
     Part.COPY: frozenset({Phase.COPY}),
     Part.OTHER: frozenset({Phase.OTHER}),
+    Part.PROCESSOR: COMPUTE | {Phase.OTHER},
 }
 BY_BATCH = frozenset({Part.COMPUTE, Part.DATA})
 """What takes longer of larger batches."""
@@ -122,8 +125,13 @@ def series_of(
     )  # fmt: skip
 
 
-def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection[int] = ()) -> HostSeries | None:
-    """The series of ``part`` of one rank's host without its iterations ``stalled``; None if it never did that."""
+def host_series(
+    rank: RankTrace, part: Part, design: Design, stalled: Collection[int] = (), ran: Doubles | float = 1.0
+) -> HostSeries | None:
+    """The series of ``part`` of one rank's host without its iterations ``stalled``; None if it never did that.
+
+    ``ran``: share of it in each iteration for which it had a processor.
+    """
     own = rank.of(Phase.ITERATION)
     iterations = int(own["iteration"].max()) + 1
     spans = _spans(rank, PHASES[part], iterations)
@@ -133,6 +141,7 @@ def host_series(rank: RankTrace, part: Part, design: Design, stalled: Collection
     slowed = not design.reference.paced or PHASES[part] <= PACED
     speed = design.speed(rank.host) if slowed else Piecewise.constant(1.0)
     normal_s = _per_iteration(spans, speed.between(begin_s, end_s), iterations)
+    spent_s, normal_s = spent_s * ran, normal_s * ran
     chosen = (spent_s > 0) & (np.arange(iterations) >= warm_up(iterations))
     if part is Part.REDUCE and chosen.any():
         chosen &= counts == _usual(counts[chosen])

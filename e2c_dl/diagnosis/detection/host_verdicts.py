@@ -13,6 +13,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries
 from e2c_dl.diagnosis.detection.series import WORTH, Judged
 from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part
+from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 
 
@@ -23,6 +24,11 @@ class HostVerdict:
     of: HostSeries
     judged: Judged
     compared: str  # with what, for people
+
+    @property
+    def scale(self) -> Piecewise:
+        """Over seconds of training: what the part is to be multiplied by to be as its reference has it."""
+        return self.judged.scale_of_each() if self.of.part is Part.PROCESSOR else self.judged.scale()
 
 
 def element_of(name: str) -> Element:
@@ -80,7 +86,7 @@ def departure(verdicts: Sequence[HostVerdict], design: Design) -> Departure | No
     worth.sort(key=lambda each: -each.judged.excess_s)
     most = worth[0]
     element = element_of(most.of.host)
-    changes = tuple(Change(element=element, phases=PHASES[each.of.part], scale=each.judged.scale()) for each in worth)
+    changes = tuple(Change(element=element, phases=PHASES[each.of.part], scale=each.scale) for each in worth)
     observed_s, expected_s = most.judged.usual_s
     return Departure(
         element=element, part=most.of.part, when=most.judged.stretches, slowdown=most.judged.slowdown,
@@ -92,7 +98,10 @@ def departure(verdicts: Sequence[HostVerdict], design: Design) -> Departure | No
 def _evidence(verdict: HostVerdict, design: Design) -> str:
     of, judged = verdict.of, verdict.judged
     observed_s, expected_s = judged.usual_s
-    doing = {Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for"}
+    doing = {
+        Part.COMPUTE: "computes", Part.DATA: "loads data for", Part.STEP: "steps for",
+        Part.PROCESSOR: "computes, or waits for a processor that others have, for",
+    }  # fmt: skip
     verb = doing.get(of.part, f"is in {of.part.value} for")
     unseen = " (its own, as data that are loaded by hand, or a wait that no hook sees)" if of.part is Part.OTHER else ""
     designed = f", its designed factor of {of.factor:.4g} included" if abs(of.factor - 1) > 1e-6 else ""

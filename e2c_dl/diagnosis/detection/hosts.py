@@ -13,7 +13,8 @@ Where gradients are paced, a host's factor slows neither steps nor sums. Otherwi
 follow the factor, as under a quota: it does if most hosts of greater factors are slower in it by at least HALF of
 theirs, and may then be slower by all of it.
 Peers in REDUCE may sum vectors of different lengths: only one that takes TWICE as long departs. Of two hosts of a class
-the slower one must be PAIR times as slow, and so must one in what no phase names (:mod:`.unnamed`).
+the slower one must be PAIR times as slow, and so must one in what no phase names (:mod:`.unnamed`), or in its waits for
+a processor (:mod:`.processors`).
 
 Hosts whose batches follow their speed while they run make themselves smaller ones: gradients and loading of data are
 held to what batches of so many samples take, as far as their changes tell (:mod:`.batches`). What all of a class share
@@ -44,6 +45,7 @@ from e2c_dl.diagnosis.detection.host_verdicts import (
 from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.noise import in_common
 from e2c_dl.diagnosis.detection.peers import Peers, peers_by_layers
+from e2c_dl.diagnosis.detection.processors import Kept, processor_series
 from e2c_dl.diagnosis.detection.series import FLOOR, WORTH, Levelled, Series
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.unnamed import unnamed_series
@@ -88,11 +90,15 @@ def host_departures(
         limitations.append(Limitation(sentence=f"No verdict on gradients and loading of data: {untold}."))
     left_out = stalled or {}
     trusted = [rank for rank in trace.ranks if rank.host not in untrusted]
+    kept = {rank.host: waits for rank in trusted if (waits := Kept.of(rank)) is not None}
     for part in parts:
         if part is Part.OTHER:
-            known = unnamed_series(trusted, design, left_out)
+            known = unnamed_series(trusted, design, left_out, {host: each.ran[part] for host, each in kept.items()})
+        elif part is Part.PROCESSOR:
+            known = [*processor_series(trusted, kept, design, left_out)]
         else:
-            every = (host_series(rank, part, design, left_out.get(rank.host, ())) for rank in trusted)
+            ran = {rank.host: kept[rank.host].ran[part] if rank.host in kept else 1.0 for rank in trusted}
+            every = (host_series(each, part, design, left_out.get(each.host, ()), ran[each.host]) for each in trusted)
             known = [each for each in every if each is not None]
         comparable = classes(known, design)
         of_host = {each.host: each.series.values for of in comparable for each in of.alike}
@@ -125,6 +131,8 @@ def _in_class(
 ) -> tuple[list[HostVerdict], list[Limitation]]:
     """What is to be said of hosts that are comparable in ``part``; ``noise``: that they have in common with others."""
     alike = of.alike
+    if part is Part.PROCESSOR:
+        return _kept_waiting(of, design), []
     own = levelled_together([each.series for each in alike], _layers(alike, design), turns=True, known_noise=noise)
     limitations: list[Limitation] = []
     known_s = design.reference.normal_s
@@ -166,6 +174,18 @@ def _in_class(
     return found, [*limitations, *_unsure(of, found, part, OF_PEERS)]
 
 
+def _kept_waiting(of: HostClass, design: Design) -> list[HostVerdict]:
+    """Of hosts that wait for processors: who waits for longer than peers; one without, than who has it to itself.
+
+    Turns are not asked for: a scheduler takes them.
+    """
+    own = levelled_together([each.series for each in of.alike], _layers(of.alike, design))
+    if len(of.alike) > 1:
+        return _among_peers(of, own, Part.PROCESSOR, design, 0.0)
+    alone = "with a processor to itself it would take"
+    return [HostVerdict(of=of.alike[0], judged=own[0].judged(0.0, PAIR).clear, compared=alone)]
+
+
 def _unsure(of: HostClass, verdicts: Sequence[HostVerdict], part: Part, others: str) -> Iterator[Limitation]:
     """Hosts that may be clearly slower, whose batches are of other sizes than ``others``, and it cannot be told."""
     for each in verdicts:
@@ -195,7 +215,7 @@ def _among_peers(
     least = min(float(alike[place].factors.min()) for place in group.fastest)
     if part is not Part.COMPUTE and _follows(alike, group, least):
         own = levelled_together([each.lenient(least) for each in alike], _layers(alike, design), turns=True)
-    pair = PAIR if len(alike) == 2 or part is Part.OTHER else 0.0
+    pair = PAIR if len(alike) == 2 or part in (Part.OTHER, Part.PROCESSOR) else 0.0
     apart = max(group.apart, pair, TWICE if part is Part.REDUCE else 0.0)
     reference, compared = group.reference, _compared(alike, group)
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for

@@ -252,6 +252,15 @@ class Judged:
         starts_s[0] = 0.0  # warm-up is as what follows it
         return Piecewise(starts_s=np.append(starts_s, series.until_s), values=np.append(values, values[-1]))
 
+    def scale_of_each(self) -> Piecewise:
+        """The same, where what a window takes beyond its reference is known of each by itself, and no noise."""
+        series = self.levelled.series
+        restored = np.minimum(1.0, np.exp(self.reference - series.values))
+        values = np.where(self.windows, restored, 1.0)
+        before = np.median(restored) if self.windows[0] else 1.0  # warm-up is as what follows it
+        starts_s = np.concatenate([[0.0], np.maximum(series.begins_s, np.nextafter(0.0, 1.0)), [series.until_s]])
+        return Piecewise(starts_s=starts_s, values=np.concatenate([[before], values, values[-1:]]))
+
     def during(self) -> Piecewise:
         """Over seconds of training: 1.0 while it departs, else 0.0."""
         held = self.scale()

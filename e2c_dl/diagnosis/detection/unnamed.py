@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.host_series import HostSeries, begins_s, seconds_in, series_of
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.trace.model import COMPUTE, SPAN, WAIT, Phase, RankTrace, Spans, Trace
@@ -58,11 +59,11 @@ def _unnamed(rank: RankTrace) -> Spans:
 
 
 def unnamed_series(
-    ranks: Sequence[RankTrace], design: Design, left_out: Mapping[str, Collection[int]]
+    ranks: Sequence[RankTrace], design: Design, left_out: Mapping[str, Collection[int]], ran: Mapping[str, Doubles]
 ) -> list[HostSeries]:
     """OTHER of every host beyond the least that any of them spends in the same iteration; nothing of a single rank.
 
-    ``left_out``: host -> iterations that say nothing of it.
+    ``left_out``: host -> iterations that say nothing of it; ``ran``: share for which it had a processor.
     """
     alike = _alike(ranks)
     if len(alike) < 2 or not any(len(rank.rows(Phase.OTHER)) for rank in alike):
@@ -72,6 +73,9 @@ def unnamed_series(
     other_s, whole_s = (
         np.stack([seconds_in(rank, {phase}, count) for rank in alike]) for phase in (Phase.OTHER, Phase.ITERATION)
     )
+    for place, rank in enumerate(alike):
+        if rank.host in ran:
+            other_s[place] *= ran[rank.host][:count]
     told = (whole_s > 0).all(axis=0) & (np.arange(count) >= warm_up(count))
     if not told.any():
         return []

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.atomic_write import ELSEWHERE, written
-from e2c_dl.trace.columns import COLLECTIVES, PHASES
+from e2c_dl.trace.columns import COLLECTIVES, PHASES, SEQ_OF
 from e2c_dl.trace.export.origin import origin_ns
 from e2c_dl.trace.model import Phase, RankTrace, Trace
 
@@ -92,7 +92,7 @@ def _attributes(phase: Phase, row: dict[str, int]) -> Iterator[dict[str, Any]]:
             yield _attribute("e2c_dl.group", row["peer_task"])
     for name, none in _NONE.items():
         if row[name] != none:
-            told = "samples" if name == "seq" and phase is Phase.FORWARD else name
+            told = SEQ_OF.get(phase, name) if name == "seq" else name
             yield _attribute(f"e2c_dl.{told}", row[name])
 
 

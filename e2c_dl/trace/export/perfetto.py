@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from e2c_dl.atomic_write import ELSEWHERE, written
-from e2c_dl.trace.columns import COLLECTIVES
+from e2c_dl.trace.columns import COLLECTIVES, SEQ_OF
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Trace
 
@@ -175,7 +175,7 @@ def _label(phase: Phase, row: dict[str, int]) -> str:
 
 
 def _name_of(column: str, phase: Phase) -> str:
-    return "samples" if column == "seq" and phase is Phase.FORWARD else column
+    return SEQ_OF.get(phase, column) if column == "seq" else column
 
 
 def _category(phase: Phase) -> str:

@@ -1,18 +1,23 @@
-"""How long the thread that trains ran, and waited for a processor that others had: ``processor`` of facts.json.
+"""How long the thread that trains waited for a processor that others had, which it could have run on.
 
 A rank that shares its processors with other ranks or programs is slow whenever these run, in whichever phase it is:
-no span tells that from work of its own. Linux counts both for each thread (schedstat).
+no span tells that from work of its own. Linux counts for each thread how long it waited so, or was withheld one by a
+quota (schedstat). Of an iteration its own span tells it, of all ``processor`` of facts.json.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from e2c_dl.archive.records import ProcessorFacts
+from e2c_dl.tracing.rows import Processor
 from e2c_dl.tracing.samplers.counters import Counters
+
+MOST_BYTES = 96  # of three numbers
 
 
 class Processors(Counters):
@@ -21,9 +26,14 @@ class Processors(Counters):
     def __init__(self, root: Path = Path("/")) -> None:
         super().__init__("how long it waited for a processor")
         self._counts = root / f"proc/self/task/{threading.get_native_id()}/schedstat"
+        self._file: int | None = None  # opened once: a look takes a microsecond then
         self._begun = (0, 0)
 
     def begin(self) -> bool:
+        try:
+            self._file = os.open(self._counts, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
         counted = self._counted()
         self._begun = counted or self._begun
         return counted is not None
@@ -35,10 +45,38 @@ class Processors(Counters):
         ran_s, waited_s = ((now - then) / 1e9 for now, then in zip(counted, self._begun, strict=True))
         return {"processor": ProcessorFacts(ran_s=ran_s, waited_s=waited_s)}
 
+    def processor(self) -> Callable[[], Processor | None] | None:
+        """By what this kernel counts."""
+        if self._file is None:
+            return None
+        counted, told = self._counted, self._begun
+
+        def since() -> Processor | None:
+            nonlocal told
+            now = counted()
+            if now is None:
+                return None
+            ran_ns, waited_ns = told
+            told = now
+            return Processor(now[0] - ran_ns, now[1] - waited_ns)
+
+        return since
+
+    def on_end(self) -> None:
+        """As any."""
+        try:
+            super().on_end()
+        finally:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
     def _counted(self) -> tuple[int, int] | None:
         """(ns that it ran, ns that it waited for a processor) so far; None: this kernel, or nobody, says."""
+        if self._file is None:
+            return None
         try:
-            ran_ns, waited_ns, _ = self._counts.read_text().split()
+            ran_ns, waited_ns, _ = os.pread(self._file, MOST_BYTES, 0).split()
             return int(ran_ns), int(waited_ns)
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # a script may close what it did not open
             return None

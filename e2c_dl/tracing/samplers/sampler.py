@@ -13,9 +13,14 @@ from typing import Any, Protocol
 
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.tracing.rendezvous import Ranks
+from e2c_dl.tracing.rows import Processor
 
 FLUSH_EVERY_S = 0.9
 """Between two writings of what samplers find, which a kill costs. Rarer than spans: counters tell what was lost."""
+
+
+def unknown() -> None:
+    """Nobody knows what the thread that trains had of its processors."""
 
 
 class Recording(Protocol):
@@ -61,6 +66,13 @@ class Sampler(ABC):
         """What is called where an iteration ends, with the number of the next, and when that was; None: nothing.
 
         It takes microseconds, and never raises.
+        """
+        return None
+
+    def processor(self) -> Callable[[], Processor | None] | None:
+        """What says how long the thread that trains ran, and waited for a processor, since it was asked last.
+
+        It is asked where an iteration begins and ends, takes microseconds, and never raises. None: it does not know.
         """
         return None
 

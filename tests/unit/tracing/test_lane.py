@@ -6,11 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from e2c_dl.trace.model import Phase
 from e2c_dl.tracing.lane import DEEPEST, INFERRED, Event, Lane
+from e2c_dl.tracing.rows import Processor
 
 PHASES = (Phase.DATA, Phase.FORWARD, Phase.STEP, Phase.AWAIT_COLLECTIVE)
 
@@ -110,6 +112,34 @@ def test_what_lies_before_a_backward_without_a_forward_is_one() -> None:
         (Phase.ITERATION, 1_000_000, 9_000_000),
     ]  # fmt: skip
     assert said == [INFERRED]
+
+
+@pytest.mark.parametrize(
+    ("ran_us", "waited_us", "kept_us"),
+    [(3000, 9000, 2000), (3000, 1000, 1000), (6000, 500, 0), (5000, 0, 0)],
+    ids=["all of it that it did not run", "no more than it waited", "longer than it computes", "none"],
+)
+def test_an_iteration_tells_how_long_its_computing_waited_for_a_processor(
+    ran_us: int, waited_us: int, kept_us: int
+) -> None:
+    """Of 8 ms it waits for others for 3, and computes for 5."""
+    tape = Tape()
+    tape.lane.iterate(tape.tick(), 0, ended=False)
+    tape.enter(Phase.FORWARD)
+    tape.lane.record(Phase.AWAIT_COLLECTIVE, 0, 9_000_000, task=1)  # another thread's
+    tape.enter(Phase.AWAIT_COLLECTIVE)
+    tape.tick(), tape.tick()
+    tape.leave()
+    tape.leave()
+    tape.lane.iterate(tape.tick() + 1_000_000, 1, Processor(ran=ran_us * 1000, waited=waited_us * 1000), ended=True)
+    assert [row[4] for row in tape.lane.rows if row[12] is Phase.ITERATION] == [kept_us]
+
+
+def test_of_an_iteration_of_which_nobody_knows_it_is_not_told() -> None:
+    lane = Lane()
+    lane.iterate(1_000_000, 0, ended=False)
+    lane.iterate(2_000_000, 1, ended=True)
+    assert [row[4] for row in lane.rows] == [-1]
 
 
 def test_what_raised_does_not_pile_up() -> None:

@@ -14,6 +14,7 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.records import ProcessorFacts
 from e2c_dl.errors import ArchiveError
+from e2c_dl.tracing.rows import Processor
 from e2c_dl.tracing.samplers.counters import EVERY_S
 from e2c_dl.tracing.samplers.processors import Processors
 
@@ -45,9 +46,24 @@ def test_facts_hold_what_the_training_thread_had_up_to_now_and_at_the_end(tmp_pa
     assert ProcessorFacts(ran_s=0.0, waited_s=0.0).waited_share == 0.0
 
 
+def test_it_says_what_the_thread_had_since_it_was_asked_last(tmp_path: Path) -> None:
+    counted(tmp_path, 100, 200)
+    processors = Processors(tmp_path)
+    assert processors.processor() is None, "before it began"
+    processors.on_ready(RANKS, Recording(tmp_path))
+    since = processors.processor()
+    assert since is not None
+    counted(tmp_path, 150, 290)
+    assert since() == Processor(ran=50, waited=90)
+    assert since() == Processor(ran=0, waited=0)
+    processors.on_end()
+    assert since() is None
+
+
 def test_nothing_is_said_where_the_kernel_does_not_count(tmp_path: Path) -> None:
     recording, processors = Recording(tmp_path), Processors(tmp_path)
     processors.on_ready(RANKS, recording)
+    assert processors.processor() is None
     processors.on_end()
     assert processor_of(tmp_path) is None
     assert recording.limitations == []
