@@ -20,6 +20,7 @@ import numpy.typing as npt
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 
 ORIGIN = 0
