@@ -73,6 +73,14 @@ class Queue(NamedTuple):
     bits: Doubles  # on the wire
 
 
+def order_of(numbers: npt.NDArray[np.integer]) -> Longs:
+    """The order that sorts ``numbers``, equal ones as they stand: of those that fit 16 bits four times as fast."""
+    small = np.iinfo(np.int16)
+    if len(numbers) and small.min <= numbers.min() and numbers.max() <= small.max:
+        numbers = numbers.astype(np.int16)  # NumPy counts them instead of comparing
+    return np.asarray(np.argsort(numbers, kind="stable"))
+
+
 def in_order_of_time(moments: Moments, queue: Queue) -> tuple[Moments, Queue, Ints]:
     """Both renumbered, so that what happens together lies together in memory; and every value's new number.
 
