@@ -79,6 +79,7 @@ def analyse(
         judging = beside.submit(host_departures, prefix, design, observed.left_out, observed.untrusted.within)
         summing_up = beside.submit(_hosts, prefix, messages, iterations)
         replay = observed.replay
+        beside.submit(lambda: replay.replayed_ns)  # every saving is held against it
         half_error = replay.half_error(iterations, warm_up(iterations))
     hosts = judging.result()
     slow = grouped(

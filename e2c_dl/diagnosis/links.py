@@ -42,7 +42,7 @@ _NS_PER_S = 1e9
 
 def in_service_order(rows: MessageArray) -> MessageArray:
     """One link's messages in the order in which they were sent: a copy."""
-    return rows[np.argsort(rows["send_start_ns"], kind="stable")]  # stable: ties keep the trace's order
+    return np.take(rows, np.argsort(rows["send_start_ns"], kind="stable"))  # stable: ties keep the trace's order
 
 
 def services_ns(rows: MessageArray, delay_ns: int | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

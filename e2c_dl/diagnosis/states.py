@@ -121,18 +121,27 @@ def partition(start_ns: int, end_ns: int, sets: Sequence[Times]) -> tuple[Times,
     A set is an array (n, 2) of intervals [start, end), in any order, overlapping or not; empty and reversed ones cover
     nothing.
     """
-    clipped = [np.clip(s[s[:, 1] > s[:, 0]], start_ns, end_ns) for s in sets]
+    unions = [_union(np.clip(s[s[:, 1] > s[:, 0]], start_ns, end_ns)) for s in sets]  # few of many that overlap
     ends = np.array([start_ns, end_ns], dtype=np.int64)
-    bounds = np.sort(np.concatenate([ends, *(s.ravel() for s in clipped)]))
+    bounds = np.sort(np.concatenate([ends, *(s.ravel() for s in unions)]))
     bounds = bounds[np.diff(bounds, prepend=bounds[0] - 1) > 0]
     codes = np.full(len(bounds) - 1, len(sets), dtype=np.uint8)
     for code in reversed(range(len(sets))):  # the first set wins: written last
         begins, stops = (
-            np.bincount(np.searchsorted(bounds, clipped[code][:, side]), minlength=len(bounds)) for side in (0, 1)
+            np.bincount(np.searchsorted(bounds, unions[code][:, side]), minlength=len(bounds)) for side in (0, 1)
         )
         codes[np.cumsum(begins - stops)[:-1] > 0] = code
     kept = np.flatnonzero(np.diff(codes, prepend=codes[:1] + 1))  # neighbours of one state are one interval
     return np.append(bounds[kept], bounds[-1]), codes[kept]
+
+
+def _union(intervals: Times) -> Times:
+    """What ``intervals``, none of them reversed, cover: as those that neither overlap nor touch, rising."""
+    if not len(intervals):
+        return intervals
+    begins, ends = (np.sort(intervals[:, side], kind="stable") for side in (0, 1))  # mostly sorted: merged, not sorted
+    gaps = np.flatnonzero(begins[1:] > ends[:-1])  # as many have ended as have begun
+    return np.stack([begins[np.append(0, gaps + 1)], ends[np.append(gaps, len(ends) - 1)]], axis=1)
 
 
 def _intervals(rank: RankTrace, phases: frozenset[Phase]) -> Times:
@@ -171,4 +180,4 @@ def _on_the_way(messages: Messages) -> tuple[Times, Times]:
     halves = [np.stack([half["start_ns"], half["end_ns"]], axis=1) for half in (sent, received)]
     ranks = np.concatenate([joined["src"], joined["dst"], sent["src"], received["dst"]])  # 16 bits are soon sorted
     order = np.argsort(ranks, kind="stable")
-    return ranks[order].astype(np.int64), np.concatenate([whole, whole, *halves])[order]
+    return ranks[order].astype(np.int64), np.take(np.concatenate([whole, whole, *halves]), order, axis=0)

@@ -129,10 +129,10 @@ def _own_rows(rank: RankTrace, phase: Phase, own: str) -> npt.NDArray[np.int32]:
 
 def _sorted(trace: Trace, phase: Phase, own: str) -> tuple[Spans, npt.NDArray[np.int64]]:
     """All spans of ``phase`` whose ``own`` end recorded them, by (src, dst, seq); and the keys that sort them."""
-    spans = np.concatenate([rank.spans[_own_rows(rank, phase, own)] for rank in trace.ranks])
+    spans = np.concatenate([np.take(rank.spans, _own_rows(rank, phase, own)) for rank in trace.ranks])
     of_spans = keys(spans)
     order = np.argsort(of_spans, kind="stable")
-    spans, of_spans = spans[order], of_spans[order]
+    spans, of_spans = np.take(spans, order), of_spans[order]
     repeated = np.flatnonzero(np.diff(of_spans) == 0)
     if len(repeated):
         row = spans[repeated[0]]

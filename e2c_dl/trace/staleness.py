@@ -29,7 +29,8 @@ class Staleness:
 
 def applied(trace: Trace) -> Spans:
     """The spans that apply an update of which it is known whose it is, of all ranks."""
-    parts = [spans[spans["src"] >= 0] for spans in (rank.of(Phase.REDUCE) for rank in trace.ranks)]
+    reducing = [(rank.spans, rank.rows(Phase.REDUCE)) for rank in trace.ranks]
+    parts = [np.take(spans, rows[spans["src"][rows] >= 0]) for spans, rows in reducing]
     return np.concatenate(parts) if parts else np.empty(0)
 
 

@@ -192,7 +192,9 @@ def read_trace(archive: Path | Place, facts: Mapping[str, Any] | None = None) ->
     hosts = places.all_recorded(archive)
     traced = those_traced(archive, hosts)
     readable, unreadable = _readable(traced)
-    ranks = sorted((_rank(own.folder, *found) for own, found in readable.items()), key=lambda rank: rank.rank)
+    with ThreadPoolExecutor(2) as pool:
+        ranks = list(pool.map(lambda own: _rank(own.folder, *readable[own]), readable))
+    ranks.sort(key=lambda rank: rank.rank)
     for one, other in itertools.pairwise(ranks):
         if one.rank == other.rank:
             raise ArchiveError(

@@ -20,6 +20,7 @@ import numpy.typing as npt
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 
 ORIGIN = 0
@@ -70,6 +71,14 @@ class Queue(NamedTuple):
     iteration: Ints
     bucket: Ints
     bits: Doubles  # on the wire
+
+
+def order_of(numbers: npt.NDArray[np.integer]) -> Longs:
+    """The order that sorts ``numbers``, equal ones as they stand: of those that fit 16 bits four times as fast."""
+    small = np.iinfo(np.int16)
+    if len(numbers) and small.min <= numbers.min() and numbers.max() <= small.max:
+        numbers = numbers.astype(np.int16)  # NumPy counts them instead of comparing
+    return np.asarray(np.argsort(numbers, kind="stable"))
 
 
 def in_order_of_time(moments: Moments, queue: Queue) -> tuple[Moments, Queue, Ints]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar, cast
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -18,13 +19,19 @@ FEW = 100_000
 """Steps of a loop that Python is done with in the time that loading Numba takes: some 3 us each."""
 
 
-def compiled(size: Callable[P, int], few: int = FEW) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Makes a loop over arrays one that is compiled where it takes more than ``few`` steps, as ``size`` counts them."""
+def compiled(
+    size: Callable[P, int], few: int = FEW, calls: tuple[Callable[..., Any], ...] = ()
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Makes a loop over arrays one that is compiled where it takes more than ``few`` steps, as ``size`` counts them.
+
+    ``calls``: functions that it calls, and that these call, of its own module: Numba makes what it keeps anew when that
+    changes.
+    """
 
     def decorated(loop: Callable[P, R]) -> Callable[P, R]:
         @wraps(loop)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            made = _made(loop) if size(*args, **kwargs) > few else loop
+            made = _made(loop, calls) if size(*args, **kwargs) > few else loop
             return made(*args, **kwargs)
 
         return call
@@ -33,9 +40,10 @@ def compiled(size: Callable[P, int], few: int = FEW) -> Callable[[Callable[P, R]
 
 
 @cache
-def _made(loop: Callable[P, R]) -> Callable[P, R]:
+def _made(loop: Callable[P, R], calls: tuple[Callable[..., Any], ...]) -> Callable[P, R]:
     import numba
 
+    loop = _calling(loop, calls)
     try:
         kept = cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(loop))
     except RuntimeError:  # nowhere to keep it
@@ -49,6 +57,17 @@ def _made(loop: Callable[P, R]) -> Callable[P, R]:
             return unkept(*args, **kwargs)
 
     return call
+
+
+def _calling(loop: Callable[P, R], calls: tuple[Callable[..., Any], ...]) -> Callable[P, R]:
+    """``loop``, which calls ``calls`` compiled, too."""
+    import numba
+
+    if not calls:
+        return loop
+    known = dict(loop.__globals__)
+    known |= {each.__name__: numba.njit(nogil=True)(FunctionType(each.__code__, known)) for each in calls}
+    return cast("Callable[P, R]", FunctionType(loop.__code__, known))
 
 
 @cache

@@ -9,12 +9,11 @@ another order than was observed, and one that kept it would be a quarter off whe
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 
-from e2c_dl.diagnosis.replay.columns import NONE, Doubles, Ints, Moments, Queue
+from e2c_dl.diagnosis.replay.columns import NONE, Bytes, Doubles, Ints, Moments, Queue
 from e2c_dl.diagnosis.replay.compiled import compiled
 from e2c_dl.errors import AnalysisError
 
@@ -31,6 +30,24 @@ class Costs(NamedTuple):
     ahead_ns: Doubles
 
 
+LAST = np.iinfo(np.int32).max
+"""Where no message is: after all of them."""
+
+
+class Heap(NamedTuple):
+    """Messages that are posted and not yet served: each comes before the two below it, by time, then by number.
+
+    ::
+
+                 0                 what is below place p is at 2 p + 1 and 2 p + 2
+             1       2
+           3   4   5   6           room that no message is in comes last: it is posted at infinity
+    """
+
+    at_ns: Doubles
+    message: Ints
+
+
 class Graph(NamedTuple):
     """Built by :func:`build`; nothing in it is mutated."""
 
@@ -39,7 +56,7 @@ class Graph(NamedTuple):
     elements: int  # links are numbered below it
     starts: Ints  # of each value, in ``followers``, the first moment that follows it; the last: how many do
     followers: Ints
-    awaited: Ints  # how many values each moment follows
+    awaited: Bytes  # how many values each moment follows
     posts: Ints  # the message that each moment posts; NONE
 
 
@@ -60,8 +77,10 @@ def times_ns(graph: Graph, costs: Costs) -> Doubles:
 
     Raises: AnalysisError, if moments wait for each other in a circle, which no run can.
     """
-    times = np.zeros(len(graph.starts) - 1)
-    reached = _computed(graph, costs, times, graph.awaited.copy(), np.zeros(len(graph.posts) + 2, dtype=np.int32))
+    times, messages = np.zeros(len(graph.starts) - 1), len(graph.queue.posted)
+    known = np.zeros(len(graph.posts) + 2, dtype=np.int32)
+    heap = Heap(at_ns=np.full(messages + 1, np.inf), message=np.full(messages + 1, LAST, dtype=np.int32))
+    reached = _computed(graph, costs, times, graph.awaited.copy(), known, heap)
     if reached < len(graph.posts):
         raise AnalysisError(
             f"trace: {len(graph.posts) - reached} of {len(graph.posts)} moments wait for each other in a circle; "
@@ -71,10 +90,10 @@ def times_ns(graph: Graph, costs: Costs) -> Doubles:
 
 
 @compiled(lambda first, second, values: len(first))
-def _followed(first: Ints, second: Ints, values: int) -> tuple[Ints, Ints, Ints]:
+def _followed(first: Ints, second: Ints, values: int) -> tuple[Ints, Ints, Bytes]:
     """Starts, followers and awaited of a Graph. The origin is known: nothing waits for it beside another value."""
     starts = np.zeros(values + 1, dtype=np.int32)
-    awaited = np.ones(len(first), dtype=np.int32)
+    awaited = np.ones(len(first), dtype=np.int8)
     for moment in range(1, len(first)):
         starts[first[moment] + 1] += 1
         if second[moment] > 0:
@@ -93,13 +112,49 @@ def _followed(first: Ints, second: Ints, values: int) -> tuple[Ints, Ints, Ints]
     return starts, followers, awaited
 
 
-@compiled(lambda graph, costs, times, awaited, known: len(costs.own_ns), few=FEW_OF_A_REPLAY)
-def _computed(graph: Graph, costs: Costs, times: Doubles, awaited: Ints, known: Ints) -> int:
+def _added(heap: Heap, size: int, at_ns: float, message: int) -> None:
+    """Adds ``message``, posted at ``at_ns``, to the ``size`` that are in ``heap``."""
+    place = size
+    while place > 0:
+        above = (place - 1) // 2
+        if (heap.at_ns[above] < at_ns) | ((heap.at_ns[above] == at_ns) & (heap.message[above] < message)):
+            break
+        heap.at_ns[place], heap.message[place] = heap.at_ns[above], heap.message[above]
+        place = above
+    heap.at_ns[place], heap.message[place] = at_ns, message
+
+
+def _first_taken(heap: Heap, size: int) -> None:
+    """Takes the first of the ``size`` messages out of ``heap``.
+
+    The earlier of two below moves up, down to the bottom, without a branch that a processor would have to guess; there
+    the last one, which is late, is added.
+    """
+    last = size - 1
+    at_ns, message = heap.at_ns[last], heap.message[last]
+    heap.at_ns[last], heap.message[last] = np.inf, LAST
+    place, below = 0, 1
+    while below < last:
+        left_ns, right_ns = heap.at_ns[below], heap.at_ns[below + 1]
+        left, right = heap.message[below], heap.message[below + 1]
+        below += (right_ns < left_ns) | ((right_ns == left_ns) & (right < left))
+        heap.at_ns[place], heap.message[place] = heap.at_ns[below], heap.message[below]
+        place, below = below, 2 * below + 1
+    if last > 0:
+        _added(heap, place, at_ns, message)
+
+
+@compiled(
+    lambda graph, costs, times, awaited, known, heap: len(costs.own_ns),
+    few=FEW_OF_A_REPLAY, calls=(_added, _first_taken),
+)  # fmt: skip
+def _computed(graph: Graph, costs: Costs, times: Doubles, awaited: Bytes, known: Ints, heap: Heap) -> int:
     """How many moments could be computed: the time of every value is written to ``times``, of zeros.
 
     ``awaited``: how many values each moment follows; counted down. ``known``: zeros, room for the values that those
-    that follow them have not been told of, one for each moment and two more. NumPy makes all three: memory that it
-    asks for costs two replays side by side less than what compiled loops ask for.
+    that follow them have not been told of, one for each moment and two more. ``heap``: room for the messages that are
+    posted and not yet served. NumPy makes all four: memory that it asks for costs two replays side by side less than
+    what compiled loops ask for.
 
     Messages are served in the order in which they are posted. Once no moment can be computed before one of them is
     served, whatever is unknown follows an arrival, and nothing is posted before the earliest of them.
@@ -107,11 +162,12 @@ def _computed(graph: Graph, costs: Costs, times: Doubles, awaited: Ints, known: 
     moments, queue = graph.moments, graph.queue
     count, messages = len(moments.first), len(queue.posted)
     sent_ns, arrived_ns = np.zeros(graph.elements), np.zeros(graph.elements)  # of each link, so far
-    left, reached = 1, 1
-    posted = [(0.0, np.int32(0))][:0]
-    while left > 0 or len(posted) > 0:
+    left, reached, posted = 1, 1, 0
+    while left > 0 or posted > 0:
         if left == 0:
-            start_ns, message = heappop(posted)
+            start_ns, message = heap.at_ns[0], heap.message[0]
+            _first_taken(heap, posted)
+            posted -= 1
             link, delay_ns = queue.link[message], costs.delay_ns[message]
             if queue.waits_to_leave[message]:
                 start_ns = max(start_ns, sent_ns[link])
@@ -139,5 +195,6 @@ def _computed(graph: Graph, costs: Costs, times: Doubles, awaited: Ints, known: 
                 left += 1
                 reached += 1
                 if graph.posts[moment] >= 0:
-                    heappush(posted, (times[moment], graph.posts[moment]))
+                    _added(heap, posted, times[moment], graph.posts[moment])
+                    posted += 1
     return reached

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
-from e2c_dl.diagnosis.replay.columns import ORIGIN, Ints, Longs, Moments, Queue
+from e2c_dl.diagnosis.replay.columns import ORIGIN, Ints, Longs, Moments, Queue, order_of
 from e2c_dl.diagnosis.replay.graph import Costs, Graph, times_ns
 
 MIN_ITERATIONS = 4
@@ -67,24 +68,32 @@ def _queue(queue: Queue, source: Longs) -> Queue:
 def _moment_keys(moments: Moments) -> Longs:
     """Alike are events of one rank, phase and bucket; -1: none, what follows nothing has a time and no duration."""
     event = ((moments.first != ORIGIN) | (moments.phase == 0)) & (moments.iteration >= 0)
-    keys = (moments.rank.astype(np.int64) << 32) + (moments.phase.astype(np.int64) << 17) + moments.bucket + 1
-    return np.where(event, keys, -1)
+    return np.where(event, _keys(moments.rank, moments.phase, moments.bucket + 1), -1)
 
 
 def _message_keys(queue: Queue) -> Longs:
     """Alike are messages of one link and bucket whose sizes differ by less than 2: a small one tells no rate."""
-    magnitude = np.log2(np.maximum(1.0, queue.bits)).astype(np.int64)  # below 64
-    return np.asarray((queue.link.astype(np.int64) << 23) + ((queue.bucket.astype(np.int64) + 1) << 6) + magnitude)
+    return _keys(queue.link, queue.bucket + 1, np.log2(np.maximum(1.0, queue.bits)).astype(np.int64))
+
+
+def _keys(*columns: npt.NDArray[np.integer]) -> Longs:
+    """A number from 0 for each row of ``columns``, which sorts like the row; a small one, which sorts fast."""
+    found = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        least = column.min(initial=0)
+        found *= column.max(initial=0) - least + 1
+        found += column - least
+    return found
 
 
 def _borrowed(keys: Longs, iteration: Ints, half: int, first: int) -> Longs:
     """From which each takes what it takes: itself, or of the second half the next alike of the first half, in turn."""
     source = np.arange(len(keys))
-    order = np.argsort(keys, kind="stable")  # in order of time, those alike together
-    lends = (iteration[order] >= first) & (iteration[order] < half) & (keys[order] >= 0)
-    takes = (iteration[order] >= half) & (keys[order] >= 0)
-    lenders, takers = order[lends], order[takes]
-    taken, lent = keys[takers], keys[lenders]
+    order = order_of(keys)  # in order of time, those alike together
+    keys, iteration = keys[order], iteration[order]
+    lends = (iteration >= first) & (iteration < half) & (keys >= 0)
+    takes = (iteration >= half) & (keys >= 0)
+    lenders, takers, lent, taken = order[lends], order[takes], keys[lends], keys[takes]
     begins = np.flatnonzero(np.diff(taken, prepend=-1))  # where those alike begin, each of which is looked up once
     alike = np.diff(np.append(begins, len(takers)))
     from_, to = (np.searchsorted(lent, taken[begins], side=side) for side in ("left", "right"))

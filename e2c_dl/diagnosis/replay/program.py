@@ -84,7 +84,7 @@ def _events(trace: Trace) -> dict[str, Column]:
     stops = np.cumsum(counts).tolist()
     events = {name: np.empty(stops[-1], dtype=SPAN[name]) for name in _FIELDS}
     for rank, own, stop in zip(trace.ranks, rows, stops, strict=True):
-        spans = rank.spans[own[_in_program_order(rank.spans, own)]]
+        spans = np.take(rank.spans, own[_in_program_order(rank.spans, own)])
         for name, column in events.items():
             column[stop - len(spans) : stop] = spans[name]
     events["host"] = np.repeat(np.arange(len(rows), dtype=np.int32), counts)

@@ -172,7 +172,7 @@ def _made(trace: Trace, messages: Messages, delays_ns: Delays, intervals: Longs)
     start_ns = int(intervals[:, 0].min())
     program = program_of(trace)
     order, link = served(messages.joined)
-    rows = messages.joined[order]
+    rows = np.take(messages.joined, order)
     message_keys = keys(messages.joined)
     queue = queue_of(rows, link + len(trace.ranks), posted(program, message_keys)[order], delays_ns, start_ns)
     place = np.empty(len(rows), dtype=np.int64)  # of each message of ``joined`` in the queue

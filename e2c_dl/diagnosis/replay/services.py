@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from e2c_dl.diagnosis.model import Element, ElementKind
-from e2c_dl.diagnosis.replay.columns import Doubles, Ints, Longs, Moments, Queue
+from e2c_dl.diagnosis.replay.columns import Doubles, Ints, Longs, Moments, Queue, order_of
 from e2c_dl.diagnosis.replay.graph import Costs
 from e2c_dl.diagnosis.replay.whatif import LINK_PHASES, Change, WhatIf
 
@@ -32,7 +32,7 @@ class Services:
     @cached_property
     def _by_element(self) -> tuple[Longs, Longs]:
         """The units by element, and where each element's begin."""
-        order = np.argsort(self.element, kind="stable")
+        order = order_of(self.element)
         return order, np.searchsorted(self.element[order], np.arange(len(self.elements) + 1))
 
     def of(self, element: int) -> Longs:
