@@ -91,20 +91,17 @@ def _canaries(mark: str) -> list[Path]:
 
 
 def _marked(mark: bytes, since_s: float, besides: Path) -> Iterator[str]:
-    for top in BUSY:
-        for place, folders, names in os.walk(top):
-            folders[:] = [name for name in folders if Path(place, name) != besides]
-            for name in names:
-                path = os.path.join(place, name)
-                try:
-                    entry = os.lstat(path)
-                    changed = entry.st_ctime >= since_s and stat.S_ISREG(entry.st_mode)
-                    if mark in os.fsencode(path) or (changed and mark in _head(path)):
-                        yield path
-                except OSError:  # it is another program's, and is gone
-                    continue
+    changed = f"-type f -newerct @{since_s:.6f}".split()
+    argv = ["find", *BUSY, "-path", str(besides), "-prune", "-o", *changed, "-print0", "-o"]
+    argv += ["-name", f"*{os.fsdecode(mark)}*", "-print0"]
+    for path in subprocess.run(argv, capture_output=True, check=False).stdout.split(b"\0")[:-1]:
+        try:
+            if mark in path or mark in _head(path):
+                yield os.fsdecode(path)
+        except OSError:  # it is another program's, and is gone
+            continue
 
 
-def _head(path: str) -> bytes:
+def _head(path: bytes) -> bytes:
     with open(path, "rb") as file:
         return file.read(_READ_BYTES)

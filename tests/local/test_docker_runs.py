@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -10,7 +9,7 @@ import time
 import docker_daemon
 import pytest
 from thorough import few
-from whole_runs import COMMAND, STAGES, broken, facts, starting
+from whole_runs import COMMAND, STAGES, broken, facts, scenario, starting
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.verify import verify
@@ -47,21 +46,17 @@ def until(run, stage):
         time.sleep(0.02)  # polling another program
 
 
-def test_first_light_shortened(start, tmp_path, repository):
-    source = tmp_path / "first-light"
-    shutil.copytree(repository / "experiments/first-light", source)
-    layers = (source / "layers_services.yaml").read_text()
-    assert "iterations: 60" in layers
-    (source / "layers_services.yaml").write_text(layers.replace("iterations: 60", "iterations: 10"))
-    run = start(source=source)
+def test_three_hosts_train_to_the_end(start, tmp_path, repository):
+    workflow = repository / "experiments/first-light/workflow.yaml"
+    run = start(source=scenario(tmp_path / "first-light", workflow, iterations=10))
     assert run.ended() == 0, run.said
     told = facts(tmp_path / "a")
     assert told["outcome"] == "finished" and told["testbed"] == "docker"
     assert told["what_happened"] == []
-    assert len(told["hosts"]) == 6
+    assert len(told["hosts"]) == 3
     assert verify(tmp_path / "a") == ()
     rows = json.loads((tmp_path / "a/links.json").read_text())["rows"]
-    assert sum(row["measured"] is not None for row in rows) == 6
+    assert sum(row["measured"] is not None for row in rows) == 3
     for row in conservation(open_archive(tmp_path / "a").trace()):
         assert row.sent_bytes == row.received_bytes > 0
     nothing_left(told["run_id"])

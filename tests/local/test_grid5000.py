@@ -41,6 +41,7 @@ def test_first_light_runs_on_reserved_nodes_and_gives_them_back(up, api, tmp_pat
     # ranks follow the nodes' numbers, in whatever order OAR has them
     assert [host["node"] for host in told["hosts"]] == [api.node("paradoxe", number) for number in range(1, 7)]
     assert {host["slots"] for host in told["hosts"]} == {1}
+    assert "torch" in told["versions"]
     assert any("Grid'5000 describes 2 GPUs, its system sees 0" in sentence for sentence in told["limitations"])
     assert "6 nodes x 0.5 h = 3 node-hours at most" in run.said
     assert told["emulation"]["jobs"] == [{"site": "rennes", "id": 1000}]

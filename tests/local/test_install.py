@@ -65,6 +65,7 @@ def test_installs_once_and_changes_nothing_the_second_time(access, seen_by_hosts
         "e2cdl_shared": False,
         "e2cdl_constraints": str(resources.constraints_file()),
         "e2cdl_extras": "",
+        "e2cdl_pip_arguments": ["--no-compile"],  # one program is run once
         "e2cdl_wheelhouse": str(wheelhouse),
         "e2cdl_apt": False,
     }

@@ -185,7 +185,8 @@ def test_destroy_ends_what_was_kept(kept: tuple[Path, str], user: OrdinaryUser) 
 def training(user: OrdinaryUser, repository: Path, tmp_path: Path) -> Iterator[Started]:
     """A run that trains until something happens to it."""
     folder = user.home / tmp_path.name
-    source = scenario(folder / "s", repository / "experiments/first-light/workflow.yaml", iterations=LONG)
+    workflow = repository / "experiments/first-light/workflow.yaml"
+    source = scenario(folder / "s", workflow, iterations=LONG, shapes=True, hosts=2)
     (folder / "artifacts").mkdir()
     os.chown(folder, UID, UID)
     run = Started(

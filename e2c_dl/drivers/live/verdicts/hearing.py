@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from e2c_dl import typed
 from e2c_dl.archive.verdicts import Told
-from e2c_dl.diagnosis.verdicts import EVERY_S
 from e2c_dl.drivers.live.beside.watched import watched
 from e2c_dl.drivers.live.control import Control
 from e2c_dl.drivers.live.members import Assignment
-from e2c_dl.drivers.live.verdicts.judging import JudgeProcess
 from e2c_dl.drivers.live.verdicts.lines import News
 from e2c_dl.strategies.base import Strategy, Verdict
 from e2c_dl.trace.model import ClockAlignment
+
+if TYPE_CHECKING:  # all that judges takes a fifth of what a worker imports: where verdicts are heard
+    from e2c_dl.drivers.live.verdicts.judging import JudgeProcess
 
 PIECE_BYTES = 1 << 20  # per line, which base64 makes a third longer, and the control connection limits
 
@@ -36,6 +37,8 @@ class Hearing:
         """With the judge, if this is rank 0. Raises: TrainingError if it cannot begin."""
         hearing = cls(assignment, control, hears=strategy.hears_verdicts)
         if hearing._hears and assignment.rank == 0:
+            from e2c_dl.drivers.live.verdicts.judging import JudgeProcess
+
             hearing._judge = await JudgeProcess.start(assignment, control)
             control.on_news = hearing._judge.hear
         return hearing
@@ -60,6 +63,8 @@ class Hearing:
 
     async def _tell(self) -> None:
         """Tell what is new, again and again. Raises: OSError, ArchiveError, if it cannot be read."""
+        from e2c_dl.diagnosis.verdicts import EVERY_S
+
         facts = self._assignment.records.facts()
         while True:
             for spans in [*self._appended(), b""]:  # also nothing: the clock may be better known
