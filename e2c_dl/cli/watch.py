@@ -73,7 +73,9 @@ def _up(run: str | None) -> RegisteredRun:
 
 
 def _verdict(now: Now) -> str:
-    """What makes a new line worth while: who is named, and for what, or why nobody can be."""
+    """What makes a new line worth while: who is named, and for what, or why nobody can be; that it stands still."""
+    if now.standstill:
+        return now.standstill
     if now.diagnosis is None:
         return now.not_yet[0] if now.not_yet else ""
     culprits = now.diagnosis.report.culprits

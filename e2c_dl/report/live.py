@@ -32,16 +32,18 @@ class Now:
     since: Mapping[Element, int] = field(default_factory=dict)  # culprit -> when it was named: iterations finished
     not_yet: tuple[str, ...] = ()  # what could not be judged, in sentences
     over: bool = False  # it trains no more
+    standstill: str = ""  # in sentences, that it goes no further
 
 
 def headline(now: Now) -> str:
     """The verdict in a sentence or two: of which iterations, and since when its culprits are named."""
+    still = f"{now.standstill} " if now.standstill else ""
     if now.diagnosis is None:
-        return "No verdict yet."
+        return f"{still}No verdict yet."
     said = verdict_of(now.diagnosis.report, "these iterations")
     since = [f"{words.named(element)} since iteration {stop}" for element, stop in now.since.items()]
     named = f" Named: {', '.join(since)}." if since else ""
-    return f"Iterations {now.first} to {now.stop - 1}. {said.headline}{named}"
+    return f"{still}Iterations {now.first} to {now.stop - 1}. {said.headline}{named}"
 
 
 def as_json(now: Now) -> dict[str, object]:
@@ -73,7 +75,8 @@ def on_terminal(now: Now) -> RenderableType:
         parts.append(Text(headline(now), style="bold yellow"))
     else:
         said = verdict_of(now.diagnosis.report)
-        parts += [Text(headline(now), style=terminal.TONES[said.tone]), *terminal.bullets(said.points)]
+        style = "bold yellow" if now.standstill else terminal.TONES[said.tone]
+        parts += [Text(headline(now), style=style), *terminal.bullets(said.points)]
         parts += [Text(""), terminal.states(now.diagnosis.report)]
     if now.not_yet:
         parts += [Text(""), Text("Not judged yet", style="bold"), *terminal.bullets(now.not_yet)]

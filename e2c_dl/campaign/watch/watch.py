@@ -22,6 +22,7 @@ import numpy as np
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.run import read_run
+from e2c_dl.campaign.watch.standstill import Standstill
 from e2c_dl.campaign.watch.tails import tail_of
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.diagnose import Diagnosis
@@ -70,6 +71,8 @@ class Watch:
         self._small = Path(self._scope.enter_context(TemporaryDirectory()))
         self._refreshed_s = -REFRESH_S
         self._judged, self._since = -1, dict[Element, int]()
+        self._latest: Now | None = None
+        self._standstill = Standstill()
 
     def __enter__(self) -> Watch:
         return self
@@ -93,14 +96,17 @@ class Watch:
         over = all(grown.over for grown in self._grown.values()) or self._is_gone()
         stop = min((grown.finished for grown in self._grown.values()), default=0)
         if stop == self._judged and not over:
-            return None
+            still = self._standstill.said(time.monotonic(), self._grown)
+            return replace(self._latest, standstill=still) if still and self._latest else None
         self._judged = stop
+        self._standstill.moved(time.monotonic())
         first = max(0, stop - self._last)
         for host, grown in self._grown.items():
             grown.forget_before(first)
             self._told[host].forget_before(first)
         seen = Now(run=read_run(self._archive), first=first, stop=stop, not_yet=self._waiting(stop), over=over)
-        return seen if seen.not_yet else self._judge(seen)
+        self._latest = seen if seen.not_yet else self._judge(seen)
+        return self._latest
 
     def _is_gone(self) -> bool:
         return registry.live_controller(self._run.directory) is None
