@@ -13,9 +13,10 @@ an end         as rate, nothing was lost, and its kernel waited for the receiver
                lost too, or for room to send (:mod:`.ends`)
 =============  =========================================================================================================
 
-What stays within one machine crosses no network, and is not judged: its rates are those of memory, and of whoever had
-the processor. Fewer than LEAST_LINKS have no peers: then each is held to its own past, and what is slow all the time
-is not seen.
+What departs for a part of the run is busy for longer then: of a sender that has little to send at a time, its kernel
+goes on telling the rate that it saw once. What stays within one machine crosses no network, and is not judged: its
+rates are those of memory, and of whoever had the processor. Fewer than LEAST_LINKS have no peers: then each is held to
+its own past, and what is slow all the time is not seen.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ MOST_TRIPS, LEAST_LATER_S = 2.0, 0.003
 LEAST_LOST, MORE_LOST = 0.002, 5.0
 LEAST_LINKS = 3  # of two, neither tells which is normal
 LEAST_ITERATIONS = 4
+HALF = 0.5
 _ENDS = {Part.RECEIVER: "; its receiver's window was full", Part.SENDER: "; its send buffer was full"}
 
 
@@ -63,9 +65,16 @@ class _Judged:
     def is_slow(self) -> bool:
         """Whether both counters tell it, over enough iterations."""
         windows = self.judged.windows
-        if windows.sum() < LEAST_ITERATIONS:
+        if windows.sum() < LEAST_ITERATIONS or not (windows.all() or self._is_busier):
             return False
         return not self.by_peers or float(np.median((self.busy_bps / self.usual_bps)[windows])) < LEAST_BUSY
+
+    @property
+    def _is_busier(self) -> bool:
+        """Whether it is busy for longer while it departs than else, by half of what its rate makes of it at least."""
+        windows, rated = self.judged.windows, np.exp(self.judged.levelled.series.values)
+        busier, more = (np.median(each[windows]) - np.median(each[~windows]) for each in (1 / self.busy_bps, rated))
+        return bool(busier >= HALF * more)
 
 
 def flow_departures(flows: Sequence[ObservedFlow], windows: Windows, design: Design) -> Judgement:
