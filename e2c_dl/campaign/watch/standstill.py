@@ -72,7 +72,8 @@ def _on_the_way(grown: Mapping[str, GrowingSpans]) -> Iterator[str]:
         if {src, dst} <= hosts.keys() and seq > received.get((src, dst), -1)
     ]  # fmt: skip
     if found:
-        yield f"Sent and not received: over {some('link', found)}; it carries nothing, or who receives stands still."
+        why = "it carries nothing, or who receives stands still, or waits itself"
+        yield f"Sent and not received: over {some('link', found)}; {why}."
 
 
 def _newest(grown: Mapping[str, GrowingSpans], phase: Phase) -> dict[tuple[int, int], int]:
