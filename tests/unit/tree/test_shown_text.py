@@ -10,12 +10,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import continued
 import pytest
 import typed
 from click.testing import CliRunner
+from synthetic import Ring, simulate
 from test_code_blocks import every
 
 from e2c_dl.archive import layout
+from e2c_dl.campaign.watch.standstill import Standstill
 from e2c_dl.cli.analysis import advise
 from e2c_dl.cli.main import cli
 from e2c_dl.scenario.folder import copies
@@ -23,7 +26,9 @@ from e2c_dl.scenario.load import load
 from e2c_dl.strategies.compression.compressing import Compressor
 from e2c_dl.testbeds import catalogue
 from e2c_dl.testbeds.horovod import recipe
+from e2c_dl.topology import Link
 from e2c_dl.trace.model import Phase
+from e2c_dl.trace.recording.growing import GrowingSpans
 
 _MASKED = re.compile(r"\b(?:edge|fog|cloud)-\d+\b|\d+(?:\.\d+)?(?: (?:ms|s|h)\b)?|runs/\S+|/\S+|simulated|on local")
 
@@ -74,6 +79,19 @@ def of_verdicts(repository: Path, summary: str, _: Path) -> None:
     assert masked(block(repository, "README.md", "What slowed")) == headline
     now = masked(block(repository, "docs/watching.md", "Iterations"))
     assert now.startswith("Iterations _ to _. " + headline.replace("this run", "these iterations"))
+
+
+def of_standstills(repository: Path, _: str, __: Path) -> None:
+    """Four hosts of a ring, of which one has ended an iteration more than the others."""
+    links = (Link(rate_bps=40e6, delay_s=0.002),) * 4
+    ring = Ring(compute_s=(0.05,) * 4, links=links, bucket_bytes=(200_000, 100_000), iterations=12)
+    grown, still = {}, Standstill()
+    for rank in simulate(ring).ranks:
+        grown[rank.host] = GrowingSpans(rank.host)
+        grown[rank.host].add(continued.until(rank, 9 if rank.rank == 1 else 8))
+    still.moved(0.0)
+    shown = block(repository, "docs/watching.md", "No iteration")
+    assert masked(shown) == masked(still.said(5.1, grown))
 
 
 def of_whatif(repository: Path, _: str, scenario: Path) -> None:
@@ -185,6 +203,7 @@ KNOWN: dict[tuple[str, str], Check] = {
     ("docs/own-model.md", "my-scenario/layers_services.yaml"): of_own_model,
     ("docs/strategies.md", "encode(values,"): of_compressors,
     ("docs/watching.md", "Iterations"): of_verdicts,
+    ("docs/watching.md", "No"): of_standstills,
     ("docs/whatif.md", "$"): of_whatif,
 }
 
