@@ -164,8 +164,8 @@ class Lane(Rows):
         self._keep(now_ns, kept)
 
     def iterate(self, now_ns: int, number: int, processor: Processor | None = None, *, ended: bool) -> None:
-        """As :meth:`follow`."""
-        self.follow(now_ns, number, processor, ended=ended)
+        """As :meth:`Rows.iterate`; nor is a forward seen in the next yet."""
+        super().iterate(now_ns, number, processor, ended=ended)
         self._forwarded = False
 
     def await_collective(self, start_ns: int, end_ns: int, seq: int, nbytes: int, group: int, kind: int) -> None:

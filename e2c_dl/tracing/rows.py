@@ -16,6 +16,10 @@ class Processor(NamedTuple):
     ran: int
     waited: int  # for one that others had
 
+    def since(self, then: Processor) -> Processor:
+        """What it had after ``then``, when it had had that."""
+        return Processor(self.ran - then.ran, self.waited - then.waited)
+
 
 class Rows:
     """What is recorded, and the iteration under way."""
@@ -26,7 +30,7 @@ class Rows:
         self._begun_ns = 0  # ... since then
         self._awaited_ns = 0  # ... and so long it waited for others in it
 
-    def follow(self, now_ns: int, number: int, processor: Processor | None = None, *, ended: bool) -> None:
+    def iterate(self, now_ns: int, number: int, processor: Processor | None = None, *, ended: bool) -> None:
         """Iteration ``number`` begins (-1: none does); ``ended``: the one under way is over, and not just left.
 
         Of its time without waits for others its thread waited for a ``processor`` as long as it did not run then, and

@@ -25,7 +25,7 @@ MEMORY_MIB = 1536
 LIMIT_S = 800.0  # alone on two cores it takes an eighth of that
 LATE_S = 1.0  # 0.1 is what is promised of a machine that is not oversubscribed; this one's system calls are slow
 STARTING_TC_NS = 200_000_000  # a change may be in the kernel this long before tc has ended and it is logged
-ITERATIONS = 34  # at these rates they take more than 11 s: by then, 27 at most are over
+ITERATIONS = 34  # at these rates they take more than 11 s
 LAYERS = f"""\
 environment: {{job_name: changing, g5k: {{cluster: paradoxe}}}}
 layers:

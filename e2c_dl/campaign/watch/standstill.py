@@ -25,22 +25,19 @@ LONGER = 3.0  # than the longest of the last iterations
 
 
 class Standstill:
-    """Of one run, on the clock of who watches."""
+    """Of one run, on the clock of who watches: ``since_s`` an iteration has ended on all workers."""
 
-    def __init__(self) -> None:
-        self._since_s: float | None = None  # None: it has not begun
+    def __init__(self, since_s: float) -> None:
+        self._since_s = since_s
         self._next_s = LEAST_S
-
-    def moved(self, now_s: float) -> None:
-        """An iteration has ended on all workers."""
-        self._since_s, self._next_s = now_s, LEAST_S
 
     def said(self, now_s: float, grown: Mapping[str, GrowingSpans]) -> str:
         """What is to be said of it, of hosts that have written ``grown``; nothing, if it is not time to (again)."""
-        if self._since_s is None or any(own.facts is None for own in grown.values()):  # not all train yet
+        still_s = now_s - self._since_s
+        if still_s < self._next_s or any(own.facts is None for own in grown.values()):  # not all train yet
             return ""
-        still_s, longest_s = now_s - self._since_s, _longest_s(grown)
-        if still_s < max(self._next_s, LONGER * longest_s):
+        longest_s = _longest_s(grown)
+        if still_s < LONGER * longest_s:
             return ""
         self._next_s = 2 * still_s
         usual = f", where one of the last took {formatting.seconds(longest_s)} at most" if longest_s else ""

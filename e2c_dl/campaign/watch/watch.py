@@ -70,9 +70,9 @@ class Watch:
         self._scope = ExitStack()
         self._small = Path(self._scope.enter_context(TemporaryDirectory()))
         self._refreshed_s = -REFRESH_S
-        self._judged, self._since = -1, dict[Element, int]()
         self._latest: Now | None = None
-        self._standstill = Standstill()
+        self._since = dict[Element, int]()
+        self._standstill = Standstill(time.monotonic())
 
     def __enter__(self) -> Watch:
         return self
@@ -95,11 +95,10 @@ class Watch:
                 self._told[host].add(piece)
         over = all(grown.over for grown in self._grown.values()) or self._is_gone()
         stop = min((grown.finished for grown in self._grown.values()), default=0)
-        if stop == self._judged and not over:
+        if self._latest is not None and stop == self._latest.stop and not over:
             still = self._standstill.said(time.monotonic(), self._grown)
-            return replace(self._latest, standstill=still) if still and self._latest else None
-        self._judged = stop
-        self._standstill.moved(time.monotonic())
+            return replace(self._latest, standstill=still) if still else None
+        self._standstill = Standstill(time.monotonic())
         first = max(0, stop - self._last)
         for host, grown in self._grown.items():
             grown.forget_before(first)

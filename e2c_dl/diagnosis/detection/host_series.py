@@ -32,8 +32,9 @@ from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.series import Levelled, Series
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.program import OWN
 from e2c_dl.diagnosis.resimulation.changes import PACED
-from e2c_dl.trace.model import COMPUTE, GRADIENT, Phase, RankTrace, Spans
+from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Spans
 from e2c_dl.trace.warm_up import warm_up
 
 PHASES = {
@@ -45,7 +46,7 @@ PHASES = {
     Part.CHECKPOINT: frozenset({Phase.CHECKPOINT}),
     Part.COPY: frozenset({Phase.COPY}),
     Part.OTHER: frozenset({Phase.OTHER}),
-    Part.PROCESSOR: COMPUTE | {Phase.OTHER},
+    Part.PROCESSOR: OWN,
 }
 BY_BATCH = frozenset({Part.COMPUTE, Part.DATA})
 """What takes longer of larger batches."""

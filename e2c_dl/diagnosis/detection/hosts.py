@@ -92,14 +92,7 @@ def host_departures(
     trusted = [rank for rank in trace.ranks if rank.host not in untrusted]
     kept = {rank.host: waits for rank in trusted if (waits := Kept.of(rank)) is not None}
     for part in parts:
-        if part is Part.OTHER:
-            known = unnamed_series(trusted, design, left_out, {host: each.ran[part] for host, each in kept.items()})
-        elif part is Part.PROCESSOR:
-            known = [*processor_series(trusted, kept, design, left_out)]
-        else:
-            ran = {rank.host: kept[rank.host].ran[part] if rank.host in kept else 1.0 for rank in trusted}
-            every = (host_series(each, part, design, left_out.get(each.host, ()), ran[each.host]) for each in trusted)
-            known = [each for each in every if each is not None]
+        known = _series(part, trusted, kept, design, left_out)
         comparable = classes(known, design)
         of_host = {each.host: each.series.values for of in comparable for each in of.alike}
         values = [of_host[each.host] for each in known]
@@ -119,6 +112,20 @@ def host_departures(
         least_visible=max(visible, default=None), judged=seen_at(verdicts), looked=looked(verdicts),
         held=frozenset(element_of(each.of.host) for each in computing if each.compared != ITSELF),
     )  # fmt: skip
+
+
+def _series(
+    part: Part, ranks: Sequence[RankTrace], kept: Mapping[str, Kept], design: Design,
+    left_out: Mapping[str, Collection[int]],
+) -> list[HostSeries]:  # fmt: skip
+    """That of ``part`` of each host that has one, without what it waited for a processor, if that is ``kept``."""
+    if part is Part.PROCESSOR:
+        return [*processor_series(ranks, kept, design, left_out)]
+    ran = {host: each.ran[part] for host, each in kept.items()}
+    if part is Part.OTHER:
+        return unnamed_series(ranks, design, left_out, ran)
+    every = (host_series(each, part, design, left_out.get(each.host, ()), ran.get(each.host, 1.0)) for each in ranks)
+    return [each for each in every if each is not None]
 
 
 def _tells_samples(rank: RankTrace) -> bool:

@@ -258,7 +258,7 @@ class Judged:
         restored = np.minimum(1.0, np.exp(self.reference - series.values))
         values = np.where(self.windows, restored, 1.0)
         before = np.median(restored) if self.windows[0] else 1.0  # warm-up is as what follows it
-        starts_s = np.concatenate([[0.0], np.maximum(series.begins_s, np.nextafter(0.0, 1.0)), [series.until_s]])
+        starts_s = np.concatenate([[0.0], series.begins_s, [series.until_s]])
         return Piecewise(starts_s=starts_s, values=np.concatenate([[before], values, values[-1:]]))
 
     def during(self) -> Piecewise:

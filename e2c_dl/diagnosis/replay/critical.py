@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.model import Element
-from e2c_dl.diagnosis.replay.columns import Bools, Doubles, Ints, Longs, Moments, Queue, values_ns
+from e2c_dl.diagnosis.replay.columns import Bools, Doubles, Ints, Longs, Moments, Queue, order_of, values_ns
 from e2c_dl.diagnosis.replay.compiled import compiled
 from e2c_dl.diagnosis.replay.services import Services, carried_ns, computed_ns, delayed_ns
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
@@ -116,7 +116,7 @@ def critical_path(moments: Moments, queue: Queue, end: int, services: Services) 
         np.append(begin_ns[of_moment], begin_ns[~of_moment]), np.append(end_ns[of_moment], end_ns[~of_moment]),
     )  # fmt: skip
     element = services.element[unit]
-    order = np.argsort(element, kind="stable")
+    order = order_of(element)
     unit, service_ns, delay_ns, delays, ahead_ns, begin_ns, end_ns = (column[order] for column in columns)
     return CriticalPath(
         services=services, element=element[order], unit=unit, is_host=unit < count, service_ns=service_ns,

@@ -26,8 +26,8 @@ class Processors(Counters):
     def __init__(self, root: Path = Path("/")) -> None:
         super().__init__("how long it waited for a processor")
         self._counts = root / f"proc/self/task/{threading.get_native_id()}/schedstat"
-        self._file: int | None = None  # opened once: a look takes a microsecond then
-        self._begun = (0, 0)
+        self._file: int | None = None  # opened once: a look takes 2 us then
+        self._begun = Processor(0, 0)
 
     def begin(self) -> bool:
         try:
@@ -42,8 +42,8 @@ class Processors(Counters):
         counted = self._counted()
         if counted is None:
             return {}
-        ran_s, waited_s = ((now - then) / 1e9 for now, then in zip(counted, self._begun, strict=True))
-        return {"processor": ProcessorFacts(ran_s=ran_s, waited_s=waited_s)}
+        had = counted.since(self._begun)
+        return {"processor": ProcessorFacts(ran_s=had.ran / 1e9, waited_s=had.waited / 1e9)}
 
     def processor(self) -> Callable[[], Processor | None] | None:
         """By what this kernel counts."""
@@ -56,9 +56,8 @@ class Processors(Counters):
             now = counted()
             if now is None:
                 return None
-            ran_ns, waited_ns = told
-            told = now
-            return Processor(now[0] - ran_ns, now[1] - waited_ns)
+            had, told = now.since(told), now
+            return had
 
         return since
 
@@ -71,12 +70,12 @@ class Processors(Counters):
                 os.close(self._file)
                 self._file = None
 
-    def _counted(self) -> tuple[int, int] | None:
-        """(ns that it ran, ns that it waited for a processor) so far; None: this kernel, or nobody, says."""
+    def _counted(self) -> Processor | None:
+        """What it had so far; None: this kernel does not say."""
         if self._file is None:
             return None
         try:
             ran_ns, waited_ns, _ = os.pread(self._file, MOST_BYTES, 0).split()
-            return int(ran_ns), int(waited_ns)
+            return Processor(int(ran_ns), int(waited_ns))
         except (OSError, ValueError):  # a script may close what it did not open
             return None

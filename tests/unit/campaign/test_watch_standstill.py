@@ -67,7 +67,8 @@ def test_a_run_that_stands_still_is_told_with_what_did_not_arrive(
         clock.now_s += LEAST_S
         assert watch.look() is None, "said once, it is not said again at once"
         clock.now_s += LEAST_S
-        assert "for 15.1 s" in getattr(watch.look(), "standstill", "")
+        again = watch.look()
+        assert again is not None and "for 15.1 s" in again.standstill
         write(run, trace, 9)
         went_on = watch.look()
         assert went_on is not None and (went_on.standstill, went_on.stop) == ("", 10)

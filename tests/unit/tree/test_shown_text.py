@@ -85,13 +85,12 @@ def of_standstills(repository: Path, _: str, __: Path) -> None:
     """Four hosts of a ring, of which one has ended an iteration more than the others."""
     links = (Link(rate_bps=40e6, delay_s=0.002),) * 4
     ring = Ring(compute_s=(0.05,) * 4, links=links, bucket_bytes=(200_000, 100_000), iterations=12)
-    grown, still = {}, Standstill()
+    grown = {}
     for rank in simulate(ring).ranks:
         grown[rank.host] = GrowingSpans(rank.host)
         grown[rank.host].add(continued.until(rank, 9 if rank.rank == 1 else 8))
-    still.moved(0.0)
     shown = block(repository, "docs/watching.md", "No iteration")
-    assert masked(shown) == masked(still.said(5.1, grown))
+    assert masked(shown) == masked(Standstill(0.0).said(5.1, grown))
 
 
 def of_whatif(repository: Path, _: str, scenario: Path) -> None:

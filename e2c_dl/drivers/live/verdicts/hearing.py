@@ -17,7 +17,7 @@ from e2c_dl.drivers.live.verdicts.lines import News
 from e2c_dl.strategies.base import Strategy, Verdict
 from e2c_dl.trace.model import ClockAlignment
 
-if TYPE_CHECKING:  # all that judges takes a fifth of what a worker imports: where verdicts are heard
+if TYPE_CHECKING:  # what judges takes a quarter of a worker's time to import: only where verdicts are heard
     from e2c_dl.drivers.live.verdicts.judging import JudgeProcess
 
 PIECE_BYTES = 1 << 20  # per line, which base64 makes a third longer, and the control connection limits
