@@ -115,7 +115,7 @@ test-programs: setup-docker setup-horovod setup-flower setup-chakra ## what test
 	@$(BIN)/python -m pytest tests/local/test_own_programs.py tests/local/test_horovod_playbook.py tests/local/test_replays.py tests/local/test_flower_clients.py tests/unit/tracing/test_traced_script.py tests/unit/tracing/test_trained_alike.py tests/unit/trace/test_exports.py
 
 .PHONY: bench
-bench: setup-uml setup-browser ## side-by-side measurements, as root (about seventeen hours, by the sum of its parts); results go to benchmarks/results
+bench: setup-uml setup-browser ## side-by-side measurements, as root (about sixteen hours, by the sum of its parts); results go to benchmarks/results
 	@missed=; for entry in benchmarks/*/__main__.py; do \
 		name=$$(basename "$$(dirname "$$entry")"); echo "== $$name"; \
 		$(BIN)/python -m "benchmarks.$$name" --write || missed="$$missed $$name"; \
