@@ -32,6 +32,7 @@ from e2c_dl.diagnosis.model import (
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.prefix import about_completeness, about_losses
 from e2c_dl.diagnosis.references import Reference
+from e2c_dl.diagnosis.replay.throughput import throughput
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.resimulation.alike import by_other_luck
 from e2c_dl.diagnosis.resimulation.luck import averaged
@@ -40,6 +41,7 @@ from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.diagnosis.scripts import about_scripts, flow_summaries, too_few, untraced_ranks
 from e2c_dl.diagnosis.speed_ups import speed_ups
 from e2c_dl.diagnosis.states import timelines
+from e2c_dl.diagnosis.window import CUT_BY_TIME
 from e2c_dl.trace.messages import Messages, conservation
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.staleness import staleness
@@ -98,7 +100,8 @@ def analyse(
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
     laps = None if world is None else averaged(world, [each.restored for each in worth])
     choosing = choices(observed, again, worth) if again is not None and again.in_step else None
-    predictor: Predictor = laps or world or (replay if choosing is None else choosing.predictor)
+    replaying = throughput(replay, prefix) if CUT_BY_TIME in prefix.facts else replay
+    predictor: Predictor = laps or world or (replaying if choosing is None else choosing.predictor)
     found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = reference.missing_in(trace)

@@ -36,14 +36,17 @@ class Design:
     reference: Reference
     began_ns: int
     seconds: float
+    judged_s: float  # how long those iterations lasted that the trace holds: of a run's last ones, not since it began
 
     @classmethod
     def of(cls, trace: Trace, reference: Reference) -> Design:
         """The design of the run that left ``trace``, in which every rank has an iteration."""
         spans = [rank.of(Phase.ITERATION) for rank in trace.ranks]
         begun_ns = began_ns(trace)
+        first_ns = min(int(each["start_ns"].min()) for each in spans)
         ended_ns = max(int(each["end_ns"].max()) for each in spans)
-        return cls(reference=reference, began_ns=begun_ns, seconds=(ended_ns - begun_ns) / 1e9)
+        seconds, judged_s = (ended_ns - begun_ns) / 1e9, (ended_ns - first_ns) / 1e9
+        return cls(reference=reference, began_ns=begun_ns, seconds=seconds, judged_s=judged_s)
 
     @property
     def foreseen(self) -> Design:

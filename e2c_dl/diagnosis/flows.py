@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,10 +80,10 @@ class ObservedFlow:
 
     @property
     def carrying_bps(self) -> float:
-        """Median over iterations of which it is known: bits of payload per second that they needed; above 0."""
+        """Median over iterations of which it is known: bits of Ethernet frames per second needed; above 0."""
         need_s = self.need_s
         known = self.known & (need_s > 0)
-        return float(np.median(8 * self.acked_bytes[known] / need_s[known]))
+        return float(np.median(self._wire_bits(known) / need_s[known]))
 
     @property
     def delay_s(self) -> float:
@@ -98,8 +99,15 @@ class ObservedFlow:
     def rate_bps(self) -> float:
         """Median over iterations: bits of Ethernet frames per second of busy time; NaN if it never was."""
         known = self.known
-        bits = wire_bits_of(np.rint(self.acked_bytes[known]).astype(np.int64))
-        return float(np.median(bits / self.busy_s[known])) if known.any() else np.nan
+        return float(np.median(self._wire_bits(known) / self.busy_s[known])) if known.any() else np.nan
+
+    def delivered_bps(self, iterations: npt.NDArray[np.int64]) -> float:
+        """Median over ``iterations``, in each of which it is known: bits of Ethernet frames per second needed."""
+        return float(np.median(self._wire_bits(iterations) / self.need_s[iterations]))
+
+    def _wire_bits(self, chosen: npt.NDArray[Any]) -> Doubles:
+        """Bits of Ethernet frames that its data filled in each of the ``chosen`` iterations."""
+        return wire_bits_of(np.rint(self.acked_bytes[chosen]).astype(np.int64))
 
 
 def observed_flows(trace: Trace, iterations: int) -> tuple[ObservedFlow, ...]:

@@ -50,7 +50,7 @@ def common_iterations(trace: Trace) -> int:
 def _remedy(trace: Trace) -> str:
     if TRACED in trace.facts:
         return "spans are written once a second: what a script did before it was killed is lost with it"
-    return "look at its worker.log"
+    return "let it train for longer; where it broke off, its log says why"
 
 
 def common_prefix(trace: Trace) -> Trace:

@@ -110,7 +110,7 @@ def training_ns(rank: RankTrace) -> tuple[int, int]:
     if len(found) != 1 or found["end_ns"][0] <= found["start_ns"][0]:
         raise AnalysisError(
             f"trace of {rank.host}: {len(found)} TRAINING spans instead of one that lasts; "
-            "the run ended before its first iteration did: look at this host's worker.log"
+            "the run ended before its first iteration did; where it broke off, this host's log says why"
         )
     return int(found["start_ns"][0]), int(found["end_ns"][0])
 

@@ -30,12 +30,12 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import ElementKind
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.references import reference_of
-from e2c_dl.diagnosis.window import BEGAN, since, window
+from e2c_dl.diagnosis.window import BEGAN, last_of
 from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Slow, Verdict
 from e2c_dl.strategies.batching import own_pace
-from e2c_dl.trace.model import ClockAlignment, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.model import ClockAlignment, RankTrace, Spans, Trace
 from e2c_dl.trace.recording.growing import GrowingSpans
 
 FEWEST = 6
@@ -118,23 +118,13 @@ class Judge:
 
     def _cut(self, trace: Trace) -> Trace | None:
         """The iterations to judge by; what is older is forgotten. None: some rank has too few in ``trace``."""
-        own = [_iterations(rank.spans) for rank in trace.ranks]
-        if min(len(each) for each in own) < FEWEST:
+        found = last_of(trace, last=LAST, fewest=FEWEST, own_pace=self._own_pace)
+        if found is None:
             return None
-        if self._own_pace:
-            start_ns = int(np.median([each["start_ns"][-min(LAST, len(each))] for each in own]))
-            cut = since(trace, start_ns, FEWEST)
-            firsts = [int(min(each["iteration"][-FEWEST], _first(each, start_ns))) for each in own]
-        else:
-            stop = min(int(each["iteration"][-1]) + 1 for each in own)
-            firsts = [max(0, stop - LAST, int(max(each["iteration"][0] for each in own)))] * len(own)
-            cut = window(trace, firsts[0], stop)
-        for grown, first in zip(self._grown, firsts, strict=True):
-            if self._own_pace:  # messages are of their senders' iterations, which may be any
-                grown.forget_ended_before(first)
-            else:
-                grown.forget_before(first)
-        self._firsts = firsts
+        cut, firsts = found
+        self._firsts = [firsts[host] for host in self._hosts]
+        for grown, first in zip(self._grown, self._firsts, strict=True):
+            grown.forget_before(first, by_time=self._own_pace)
         return cut
 
     def _departing(self, observed: Observed) -> Iterator[Slow]:
@@ -142,7 +132,7 @@ class Judge:
         trace, design = observed.trace, observed.design
         throttled = self._scenario.schedules.thermal  # slow by design when hot, which nobody tells while training
         hosts = host_departures(trace, design, observed.left_out, {*observed.untrusted.within, *throttled})
-        least_s = WORTH * (observed.windows.until_s - _begin_s(observed))
+        least_s = WORTH * design.judged_s
         for each in (*hosts.departures, *observed.links.departures):
             if each.excess_s >= least_s and each.when.ends_s[-1] > observed.windows.begins_s[-1]:
                 yield from self._slow(each)
@@ -184,22 +174,6 @@ def _lately(link: ObservedLink, observed: Observed) -> float | None:
     windows = observed.windows.of_messages(link.rows, link.began_ns)
     last = windows == windows.max()
     return float((link.services_ns[last].sum() + GRAIN_NS) / (link.expected_ns[last].sum() + GRAIN_NS))
-
-
-def _begin_s(observed: Observed) -> float:
-    """When the first iteration that was ``observed`` began, in seconds of training."""
-    first_ns = min(int(_iterations(rank.spans)["start_ns"][0]) for rank in observed.trace.ranks)
-    return (first_ns - observed.design.began_ns) / 1e9
-
-
-def _iterations(spans: Spans) -> Spans:
-    found: Spans = spans[spans["phase"] == Phase.ITERATION]
-    return found
-
-
-def _first(iterations: Spans, start_ns: int) -> int:
-    began = iterations["iteration"][iterations["start_ns"] >= start_ns]
-    return int(began[0]) if len(began) else int(iterations["iteration"][-1])
 
 
 def _on_reference(spans: Spans, clock: ClockAlignment) -> Spans:

@@ -26,6 +26,9 @@ from e2c_dl.trace.model import Phase, Spans, Trace
 BEGAN = "began_ns"
 """Of a trace's facts: when training began, where its spans do not tell."""
 
+CUT_BY_TIME = "cut_by_time"
+"""Of a trace's facts: its ranks go at their own pace, and end where one stopped looking."""
+
 _NEVER_NS = 1 << 62
 _ENDS = (Phase.SEND, Phase.RECEIVE)
 _OF_MESSAGES = (*_ENDS, Phase.AWAIT_MESSAGE, Phase.AWAIT_SENT)
@@ -43,11 +46,38 @@ def window(trace: Trace, first: int, stop: int) -> Trace:
     return _cut(trace, [_within(rank.spans, first, stop) for rank in trace.ranks])
 
 
+def last_of(
+    trace: Trace, *, last: int, fewest: int, own_pace: bool
+) -> tuple[Trace, dict[str, int]] | None:  # fmt: skip
+    """(the ``last`` iterations of ``trace``, host -> the first of them); None, if some rank has fewer than ``fewest``.
+
+    Where ranks go at their ``own_pace`` they are of the rank in the middle, and those of the others are of that time.
+    """
+    own = [_iterations(rank.spans) for rank in trace.ranks]
+    if min(len(each) for each in own) < fewest:
+        return None
+    if own_pace:
+        start_ns = int(np.median([each["start_ns"][-min(last, len(each))] for each in own]))
+        cut = since(trace, start_ns, fewest)
+        firsts = [int(min(each["iteration"][-fewest], _first(each, start_ns))) for each in own]
+    else:
+        stop = min(int(each["iteration"][-1]) + 1 for each in own)
+        firsts = [max(0, stop - last, int(max(each["iteration"][0] for each in own)))] * len(own)
+        cut = window(trace, firsts[0], stop)
+    return cut, {rank.host: first for rank, first in zip(trace.ranks, firsts, strict=True)}
+
+
+def _first(iterations: Spans, start_ns: int) -> int:
+    began = iterations["iteration"][iterations["start_ns"] >= start_ns]
+    return int(began[0]) if len(began) else int(iterations["iteration"][-1])
+
+
 def since(trace: Trace, start_ns: int, fewest: int) -> Trace:
     """The iterations of each rank of ``trace`` that began at ``start_ns`` or later, of each the last ``fewest`` at
     least; every rank has finished so many. Each rank's are numbered anew, and messages, whose numbers are their
     senders', have none."""
-    return _cut(trace, [_later(rank.spans, start_ns, fewest) for rank in trace.ranks])
+    cut = _cut(trace, [_later(rank.spans, start_ns, fewest) for rank in trace.ranks])
+    return replace(cut, facts={**cut.facts, CUT_BY_TIME: True})
 
 
 def _later(spans: Spans, start_ns: int, fewest: int) -> Spans:

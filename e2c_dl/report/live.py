@@ -32,6 +32,7 @@ class Now:
     since: Mapping[Element, int] = field(default_factory=dict)  # culprit -> when it was named: iterations finished
     not_yet: tuple[str, ...] = ()  # what could not be judged, in sentences
     over: bool = False  # it trains no more
+    own_pace: bool = False  # each rank goes at its own: ``first`` and ``stop`` are those of who is behind
     standstill: str = ""  # in sentences, that it goes no further
 
 
@@ -43,7 +44,10 @@ def headline(now: Now) -> str:
     said = verdict_of(now.diagnosis.report, "these iterations")
     since = [f"{words.named(element)} since iteration {stop}" for element, stop in now.since.items()]
     named = f" Named: {', '.join(since)}." if since else ""
-    return f"{still}Iterations {now.first} to {now.stop - 1}. {said.headline}{named}"
+    judged = f"Iterations {now.first} to {now.stop - 1}"
+    if now.own_pace:
+        judged = f"The last {formatting.seconds(now.diagnosis.report.run_s)}, each at its own pace"
+    return f"{still}{judged}. {said.headline}{named}"
 
 
 def as_json(now: Now) -> dict[str, object]:
@@ -86,6 +90,6 @@ def on_terminal(now: Now) -> RenderableType:
 def write_page(now: Now, path: Path) -> None:
     """The page at ``path``, replaced in one step. Raises: ArchiveError if it cannot be written."""
     every_s = None if now.over else PAGE_EVERY_S  # of a run that is over nothing new will come
-    text = build(now.run, now.diagnosis, headline(now), now.not_yet, now.first, every_s)
+    text = build(now.run, now.diagnosis, headline(now), now.not_yet, 0 if now.own_pace else now.first, every_s)
     with written(path) as place:
         place.write_bytes(text.encode(errors="backslashreplace"))

@@ -85,7 +85,7 @@ def accusation(finding: Finding, run_s: float, reference: str = DESIGN, *, least
 def departure(finding: Finding, reference: str) -> str:
     """``host fog-2 computes 3.0 × slower than designed since iteration 20 (second 4.3) and stalled for 3.2 s``."""
     said = []
-    if finding.slowdown > 1:
+    if finding.part is not Part.STALLED:
         when = "" if finding.when.when is When.PERSISTENT else f" {finding.when.described()}"
         said.append(f"{slower(finding)} than {reference}{when}")
     if finding.stalled_s:
@@ -96,6 +96,8 @@ def departure(finding: Finding, reference: str) -> str:
 def slower(finding: Finding) -> str:
     """``computes 3.0 × slower``; of a group ``compute 3.0 × slower``."""
     verb = _VERBS[finding.part][finding.element.kind is ElementKind.GROUP]
+    if finding.slowdown <= 1:  # its messages took no longer in all, but each of them was waited for
+        return verb.split(",", maxsplit=1)[0]
     return f"{verb} {formatting.times(finding.slowdown)} slower"
 
 
@@ -129,7 +131,7 @@ def outcome(run: Run) -> str:
 
 def observed(finding: Finding) -> tuple[str, str]:
     """(observed, asked for) of a finding, with units."""
-    if finding.slowdown <= 1:  # it only stalled: it has no rate or time of its own
+    if finding.part is Part.STALLED:  # it has no rate or time of its own
         return f"stalled for {formatting.seconds(finding.stalled_s)}", "never"
     if finding.elements[0].kind is ElementKind.HOST:
         return (

@@ -73,7 +73,7 @@ class ScriptRun:
         return Answer(
             scenario=self.archive.run.scenario, changed=changed, samples=None, limitations=limitations,
             prediction=Prediction(
-                measured_s=measured_s, predicted_s=predicted_s, least_s=predicted_s - reach_s,
+                measured_s=measured_s, predicted_s=predicted_s, least_s=max(0.0, predicted_s - reach_s),
                 most_s=predicted_s + reach_s, method=Method.REPLAY,
             ),
         )  # fmt: skip

@@ -10,6 +10,7 @@ Both start from what was measured, and neither is told what was injected.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,7 +62,7 @@ def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -
     else:
         _check_seen(run, change)
         _check_known(run)
-        prediction = _replayed(run.observed, change)
+        prediction = replace(_replayed(run.observed, change), least_s=math.nan, most_s=math.nan)
         limitations = (f"{run.incomplete}; replayed as far as all ranks came, in its order, without an interval.",)
     return Answer(
         scenario=run.archive.run.scenario, changed=changed, prediction=prediction, limitations=limitations,
@@ -80,7 +81,7 @@ def _of_whole(
     there = what_if(changed.of_those_left, world.named_links, quota=run.quota)  # on a shared line, of their own rates
     if other.restored:  # links of a model, and of as many ranks
         known = {(each.element.src, each.element.dst or ""): each.restored for each in run.observed.links.departures}
-        there = restoring(there, changed, known, run.scenario.topology.links)
+        there = restoring(there, changed, known, run.scenario.topology.link)
     prediction = resimulated(world, other, there, on_lap=partial(_told, tell))
     by_luck = any(link.loses for link in world.links.values())  # a replay has those segments lost that were
     is_near = (run.retraining.decided_anew or by_luck) and abs(world.error) <= CLOSE

@@ -33,8 +33,10 @@ class Standstill:
 
     def said(self, now_s: float, grown: Mapping[str, GrowingSpans]) -> str:
         """What is to be said of it, of hosts that have written ``grown``; nothing, if it is not time to (again)."""
+        if not _train(grown):
+            self._since_s = now_s
         still_s = now_s - self._since_s
-        if still_s < self._next_s or any(own.facts is None for own in grown.values()):  # not all train yet
+        if still_s < self._next_s:
             return ""
         longest_s = _longest_s(grown)
         if still_s < LONGER * longest_s:
@@ -43,6 +45,13 @@ class Standstill:
         usual = f", where one of the last took {formatting.seconds(longest_s)} at most" if longest_s else ""
         whole = [f"No iteration has ended on all workers for {formatting.seconds(still_s)}{usual}."]
         return " ".join([*whole, *_behind(grown), *_on_the_way(grown)])
+
+
+def _train(grown: Mapping[str, GrowingSpans]) -> bool:
+    """Whether all have begun to write, and any of them its first iteration: before that, they are set up."""
+    return all(own.facts is not None for own in grown.values()) and any(
+        own.finished or (own.spans["iteration"] >= 0).any() for own in grown.values()
+    )
 
 
 def _longest_s(grown: Mapping[str, GrowingSpans]) -> float:

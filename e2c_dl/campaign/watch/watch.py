@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from e2c_dl import strategies
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.run import read_run
@@ -31,12 +33,13 @@ from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.references import reference_of
 from e2c_dl.diagnosis.shown.activity import from_trace
 from e2c_dl.diagnosis.shown.heat import heat_of
-from e2c_dl.diagnosis.window import BEGAN, window
+from e2c_dl.diagnosis.window import BEGAN, last_of
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.formatting import count
 from e2c_dl.report.live import Now
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
+from e2c_dl.strategies.batching import own_pace
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
@@ -59,6 +62,9 @@ class Watch:
         self._run, self._last = run, last
         self._archive = Path(run.archive)
         self._scenario: Scenario = load(self._archive / layout.SCENARIO)
+        training = self._scenario.training
+        strategy = strategies.load(training.strategy)(**training.strategy_settings)
+        self._own_pace = own_pace(strategy, training.batching)
         trains = {host.name for host in self._scenario.topology.ranks}
         hosts = [access for access in run.hosts if access.name in trains]
         self._tails, self._sockets = (
@@ -71,6 +77,7 @@ class Watch:
         self._small = Path(self._scope.enter_context(TemporaryDirectory()))
         self._refreshed_s = -REFRESH_S
         self._latest: Now | None = None
+        self._state: tuple[int, tuple[str, ...]] = (0, ())  # at the last look that told something
         self._since = dict[Element, int]()
         self._standstill = Standstill(time.monotonic())
 
@@ -94,16 +101,15 @@ class Watch:
             while piece := self._sockets[host].more():
                 self._told[host].add(piece)
         over = all(grown.over for grown in self._grown.values()) or self._is_gone()
-        stop = min((grown.finished for grown in self._grown.values()), default=0)
-        if self._latest is not None and stop == self._latest.stop and not over:
+        finished = [grown.finished for grown in self._grown.values()]
+        stop = min(finished, default=0)
+        waiting = self._waiting(stop)
+        state = sum(finished) if self._own_pace else stop, waiting
+        if self._latest is not None and state == self._state and not over:
             still = self._standstill.said(time.monotonic(), self._grown)
             return replace(self._latest, standstill=still) if still else None
-        self._standstill = Standstill(time.monotonic())
-        first = max(0, stop - self._last)
-        for host, grown in self._grown.items():
-            grown.forget_before(first)
-            self._told[host].forget_before(first)
-        seen = Now(run=read_run(self._archive), first=first, stop=stop, not_yet=self._waiting(stop), over=over)
+        self._state, self._standstill = state, Standstill(time.monotonic())
+        seen = Now(run=read_run(self._archive), stop=stop, not_yet=waiting, over=over, own_pace=self._own_pace)
         self._latest = seen if seen.not_yet else self._judge(seen)
         return self._latest
 
@@ -122,7 +128,16 @@ class Watch:
 
     def _judge(self, seen: Now) -> Now:
         self._refresh()
-        cut = self._with_sockets(window(self._trace(), seen.first, seen.stop), seen.first)
+        found = last_of(self._trace(), last=self._last, fewest=FEWEST, own_pace=self._own_pace)
+        if found is None:  # of a trace with gaps
+            too_few = f"Too few iterations can be read; a verdict needs {FEWEST} of every worker."
+            return replace(seen, not_yet=(too_few,))
+        cut, firsts = found
+        for host, first in firsts.items():
+            self._grown[host].forget_before(first, by_time=self._own_pace)
+            self._told[host].forget_before(first)
+        cut = self._with_sockets(cut, firsts)
+        seen = replace(seen, first=min(firsts.values()))
         records = {host: HostRecords(self._small / host) for host in self._tails}
         facts = {host: each.facts() for host, each in records.items()}
         changes = [change for each in records.values() for change in each.changes()]
@@ -134,23 +149,28 @@ class Watch:
             heat = heat_of(observed)
         except AnalysisError as error:
             return replace(seen, not_yet=(str(error),))
-        report = _numbered_from(report, seen.first)
+        report = _numbered_from(report, firsts)
         named = {finding.element for finding in report.culprits}
-        self._since = {element: self._since.get(element, seen.stop) for element in named}
+        self._since = {element: self._since.get(element, self._by_now(element, seen.stop)) for element in named}
         diagnosis = Diagnosis(
             report=report,
-            activity=activity.numbered_from(seen.first),
+            activity=activity.numbered_from(firsts),
             heat=heat,
             critical=observed.replay.critical.steps(),
         )
         return replace(seen, diagnosis=diagnosis, since=dict(self._since), not_yet=report.limitations)
 
-    def _with_sockets(self, cut: Trace, first: int) -> Trace:
-        """``cut``, which begins with iteration ``first``, with what its ranks' sockets told: whether they lose any."""
+    def _by_now(self, element: Element, stop: int) -> int:
+        """How many iterations are finished: by all, or by the host of ``element`` where each goes at its own pace."""
+        own = self._grown.get(element.src) if self._own_pace else None
+        return stop if own is None else own.finished
+
+    def _with_sockets(self, cut: Trace, firsts: Mapping[str, int]) -> Trace:
+        """``cut``, which begins with each host's of ``firsts``, with what its sockets told: whether they lose any."""
         samples, problems = [], []
-        for told in self._told.values():
+        for host, told in self._told.items():
             try:
-                samples.append(told.since(first))
+                samples.append(told.since(firsts[host]))
             except ArchiveError as error:
                 problems.append(f"{error}; what its sockets told is left out")
         return with_flows(cut, [each for each in samples if each is not None], problems)
@@ -182,15 +202,17 @@ class Watch:
         self._refreshed_s = time.monotonic()
 
 
-def _numbered_from(report: Report, first: int) -> Report:
-    """``report`` with onsets in iterations of the run."""
+def _numbered_from(report: Report, firsts: Mapping[str, int]) -> Report:
+    """``report`` with onsets in iterations of the run; ``firsts``: of each host the first one that it has."""
 
     def moved(finding: Finding) -> Finding:
+        first = firsts.get(finding.elements[0].src, min(firsts.values()))
+
+        def later(told: re.Match[str]) -> str:
+            return f"{told[1]}{int(told[2]) + first}{told[3]}"
+
         then = replace(finding.when, onset_iteration=finding.when.onset_iteration + first)
         return replace(finding, when=then, evidence=_ONSET.sub(later, finding.evidence))
-
-    def later(told: re.Match[str]) -> str:
-        return f"{told[1]}{int(told[2]) + first}{told[3]}"
 
     findings, culprits = tuple(map(moved, report.findings)), tuple(map(moved, report.culprits))
     return replace(report, findings=findings, culprits=culprits)

@@ -80,7 +80,7 @@ def together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:
 def departure(verdicts: Sequence[HostVerdict], design: Design) -> Departure | None:
     """The departure of one host, of whose parts these are; None if it is as it should be."""
     depart = [each for each in verdicts if each.judged.departs.any() and each.judged.excess_s > 0]
-    worth = [each for each in depart if each.judged.excess_s >= WORTH * design.seconds] or depart
+    worth = [each for each in depart if each.judged.excess_s >= WORTH * design.judged_s] or depart
     if not worth:
         return None
     worth.sort(key=lambda each: -each.judged.excess_s)

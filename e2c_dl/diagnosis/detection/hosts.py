@@ -30,7 +30,7 @@ import numpy as np
 
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.change_points import Doubles, noise_of
+from e2c_dl.diagnosis.detection.change_points import noise_of
 from e2c_dl.diagnosis.detection.host_classes import HostClass, classes
 from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.host_verdicts import (
@@ -46,8 +46,8 @@ from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.noise import in_common
 from e2c_dl.diagnosis.detection.peers import Peers, peers_by_layers
 from e2c_dl.diagnosis.detection.processors import Kept, processor_series
-from e2c_dl.diagnosis.detection.series import FLOOR, WORTH, Levelled, Series
-from e2c_dl.diagnosis.detection.together import levelled_together
+from e2c_dl.diagnosis.detection.series import FLOOR, WORTH, Levelled
+from e2c_dl.diagnosis.detection.together import levelled_together, shared_by
 from e2c_dl.diagnosis.detection.unnamed import unnamed_series
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN
@@ -156,14 +156,14 @@ def _in_class(
             )
             for each, one, reference in zip(alike, own, references, strict=True)
         ]
-        return found, [*_unsure(of, found, part, OF_FIRST)]
+        return found, [*_unsure(of, found, part, OF_FIRST, design)]
     if len(alike) >= MIN_PEERS and not design.reference.modelled:
-        own, limitations = _without_common(of, own, part)
+        own, limitations = _without_common(of, own, part, design)
     if len(alike) == 1:
         known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN
         if part is Part.COMPUTE:
             limitations.append(unjudged(alike[0].host, "computes slower all the time", ALONE))
-        elif known and alike[0].series.spent_s.sum() >= MATTERS * alike[0].series.until_s:
+        elif known and alike[0].series.spent_s.sum() >= MATTERS * design.judged_s:
             alone = f"no other host of that hardware has a like {part.value}"
             limitations.append(unjudged(alike[0].host, f"is slower in its {part.value} all the time", alone))
         (one,) = own
@@ -178,7 +178,7 @@ def _in_class(
     )  # fmt: skip
     least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
     found = _among_peers(of, own, part, design, least_s)
-    return found, [*limitations, *_unsure(of, found, part, OF_PEERS)]
+    return found, [*limitations, *_unsure(of, found, part, OF_PEERS, design)]
 
 
 def _kept_waiting(of: HostClass, design: Design) -> list[HostVerdict]:
@@ -193,11 +193,13 @@ def _kept_waiting(of: HostClass, design: Design) -> list[HostVerdict]:
     return [HostVerdict(of=of.alike[0], judged=own[0].judged(0.0, PAIR).clear, compared=alone)]
 
 
-def _unsure(of: HostClass, verdicts: Sequence[HostVerdict], part: Part, others: str) -> Iterator[Limitation]:
+def _unsure(
+    of: HostClass, verdicts: Sequence[HostVerdict], part: Part, others: str, design: Design
+) -> Iterator[Limitation]:
     """Hosts that may be clearly slower, whose batches are of other sizes than ``others``, and it cannot be told."""
     for each in verdicts:
         apart, series = each.judged.apart if of.per_sample is not None else 0.0, each.of.series
-        matters = series.spent_s.sum() >= MATTERS * series.until_s
+        matters = series.spent_s.sum() >= MATTERS * design.judged_s
         if apart >= UNSURE and matters and not each.judged.departs.any():
             what = f"is slower in its {part.value} all the time, if by less than {np.exp(apart):.1f} x"
             yield unjudged(each.of.host, what, OTHER_SIZES.format(others))
@@ -266,30 +268,21 @@ def _compared(alike: Sequence[HostSeries], group: Peers) -> str:
     return f"{few} of {len(alike)} alike, of which it is not known whether they are the normal ones, take"
 
 
-def _without_common(of: HostClass, own: Sequence[Levelled], part: Part) -> tuple[list[Levelled], list[Limitation]]:
+def _without_common(
+    of: HostClass, own: Sequence[Levelled], part: Part, design: Design
+) -> tuple[list[Levelled], list[Limitation]]:
     """``own`` without what most of them were slower by at the same time, and that said."""
-    alike = of.alike
-    count = min(len(each.series) for each in alike)
-    beyond = np.stack([each.series.values[:count] - one.base for each, one in zip(alike, own, strict=True)])
-    shared = np.quantile(beyond, 1 - SHARED_BY, axis=0, method="lower")
-    judged = levelled([_first(alike[0].series, count, shared)])[0].judged(0.0, max(map(of.unsure, alike)))
+    alike = [each.series for each in of.alike]
+    common = shared_by(SHARED_BY, alike, [one.base for one in own])
+    if common is None:
+        return list(own), []
+    judged = levelled([common.series])[0].judged(0.0, max(map(of.unsure, of.alike)))
     if not judged.departs.any():
         return list(own), []
     steps = np.where(judged.windows, judged.beyond, 0.0)
-    taken = [
-        replace(each.series, values=each.series.values - np.append(steps, np.full(len(each.series) - count, steps[-1])))
-        for each in alike
-    ]
-    if judged.excess_s < WORTH * alike[0].series.until_s:
+    taken = [replace(each, values=each.values - common.of(each, steps)) for each in alike]
+    if judged.excess_s < WORTH * design.judged_s:
         return levelled(taken, turns=True), []
     slower = f"{judged.slowdown:.1f} x slower at the same time, since second {judged.stretches.onset_s:.3g}"
     sentence = f"Most of {{}} were {slower}, in {part.value}: none of them is blamed for it."
-    return levelled(taken, turns=True), [Limitation.of(sentence, "host", [each.host for each in alike])]
-
-
-def _first(series: Series, count: int, values: Doubles) -> Series:
-    """The first ``count`` windows, with other ``values``."""
-    return replace(
-        series, values=values, iterations=series.iterations[:count], begins_s=series.begins_s[:count],
-        spent_s=series.spent_s[:count],
-    )  # fmt: skip
+    return levelled(taken, turns=True), [Limitation.of(sentence, "host", [each.host for each in of.alike])]

@@ -101,7 +101,7 @@ def _stalled(element: Element, own: Sequence[Stall], windows: Windows, design: D
     apart = [((begin - design.began_ns) / 1e9, (end - design.began_ns) / 1e9) for begin, end in _merged(own)]
     total_s = sum(end_s - begin_s for begin_s, end_s in apart)
     what = "carried nothing" if element.kind is ElementKind.LINK else "did nothing"
-    when = at_moments(apart, windows.iteration_at(apart[0][0]))
+    when = at_moments(apart, windows.iteration_of(element.src, apart[0][0]))
     return Departure(
         element=element, part=Part.STALLED, when=when, slowdown=1.0, observed=0.0, expected=0.0,
         evidence=f"{element} {what} for {total_s:.3g} s in all, for {longest_s:.3g} s at a stretch, "

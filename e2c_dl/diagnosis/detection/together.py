@@ -14,13 +14,17 @@ mean follows each of them, and its own noise would tell when.
 One that is UNSTEADY times as uneven as most of its layer is not so by chance: it may be slow by turns, which of a layer
 that is uneven altogether nothing tells, since TCP serves all of its links so. Nor is one by chance that is plainly slow
 by turns, as not even half of all are.
+
+What most of several were slower by at the same time is :func:`shared_by` them: the same iteration where they keep in
+step, the same second where each goes at its own pace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +34,7 @@ from e2c_dl.diagnosis.detection.levels import TOLD_BY_OTHERS, levelled, told_apa
 from e2c_dl.diagnosis.detection.noise import LEAST_NOISE
 from e2c_dl.diagnosis.detection.recurrence import plainly_by_turns
 from e2c_dl.diagnosis.detection.series import Levelled, Series
+from e2c_dl.diagnosis.detection.windows import OWN_PACE
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
 UNSTEADY = 5.0
@@ -130,6 +135,54 @@ def _middles_s(series: Series) -> npt.NDArray[np.float64]:
     return np.asarray((series.begins_s + np.append(series.begins_s[1:], series.until_s)) / 2)
 
 
-def _places(begins_s: npt.NDArray[np.float64], at_s: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+def _places(begins_s: npt.NDArray[Any], at_s: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """The window in which each time lies; of one before the first, that."""
     return np.maximum(0, np.searchsorted(begins_s, at_s, side="right") - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What several series have at the same time, as a ``series`` in windows in which all of them have some."""
+
+    series: Series
+    in_step: bool
+
+    def of(self, one: Series, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """``values``, one per window of :attr:`series`, in the windows of ``one`` of those that have it.
+
+        At their own pace nothing is known of windows in which not all trained: 0.
+        """
+        shared = self.series
+        if self.in_step:
+            return np.asarray(values[_places(shared.iterations, one.iterations)])
+        middles_s = _middles_s(one)
+        among = (shared.begins_s[0] <= middles_s) & (middles_s < shared.until_s)
+        return np.where(among, values[_places(shared.begins_s, middles_s)], 0.0)
+
+
+def shared_by(part: float, several: Sequence[Series], bases: Sequence[float]) -> Shared | None:
+    """By how much that ``part`` of ``several`` is above its own of ``bases``, at least; None, if they never meet."""
+    longest = max(several, key=lambda each: each.until_s - each.begins_s[0])
+    met = reduce(np.intersect1d, [each.iterations for each in several])
+    rows = [np.searchsorted(each.iterations, met) for each in several]
+    begun_s = np.stack([each.begins_s[own] for each, own in zip(several, rows, strict=True)])
+    apart_s = OWN_PACE * (longest.until_s - longest.begins_s[0]) / len(longest)
+    in_step = len(met) > 0 and float(np.ptp(begun_s, axis=0).max()) <= apart_s
+    if in_step:
+        chosen, of = rows[0], several[0]
+    else:
+        of, middles_s = longest, _middles_s(longest)
+        chosen = np.flatnonzero([
+            all(each.begins_s[0] <= at_s < each.until_s for each in several) for at_s in middles_s.tolist()
+        ])  # fmt: skip
+        rows = [_places(each.begins_s, middles_s[chosen]) for each in several]
+    if not len(chosen):
+        return None
+    beyond = [each.values[own] - base for each, own, base in zip(several, rows, bases, strict=True)]
+    values = np.quantile(np.stack(beyond), 1 - part, axis=0, method="lower")
+    ends_s = np.append(of.begins_s[1:], of.until_s)
+    series = replace(
+        of, values=values, iterations=of.iterations[chosen], begins_s=of.begins_s[chosen],
+        until_s=float(ends_s[chosen[-1]]), spent_s=of.spent_s[chosen],
+    )  # fmt: skip
+    return Shared(series=series, in_step=in_step)

@@ -52,12 +52,13 @@ class Windows:
         until_s = float((iterations["end_ns"].max() - began_ns) / 1e9)
         usual_s = float(np.median(iterations["end_ns"] - iterations["start_ns"])) / 1e9
         if float(np.nanmax(np.ptp(starts_s, axis=0))) > OWN_PACE * usual_s:
-            pieces = int(np.clip(until_s / max(usual_s, 1e-9), 1, MOST_WINDOWS))
+            first_s = float(np.nanmin(starts_s))  # of a run's last iterations: not when training began
+            pieces = int(np.clip((until_s - first_s) / max(usual_s, 1e-9), 1, MOST_WINDOWS))
             ended_s = {
                 rank.host: np.sort(each["end_ns"] - began_ns) / 1e9
                 for rank, each in zip(trace.ranks, spans, strict=True)
             }
-            return cls(begins_s=np.linspace(0.0, until_s, pieces + 1)[:-1], until_s=until_s, ended_s=ended_s)
+            return cls(begins_s=np.linspace(first_s, until_s, pieces + 1)[:-1], until_s=until_s, ended_s=ended_s)
         return cls(begins_s=np.maximum.accumulate(np.nanmedian(starts_s, axis=0)), until_s=until_s)
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -44,7 +44,9 @@ def what_if(changed: Changed, links: Mapping[Pair, MeasuredLink], *, quota: bool
     return WhatIf(changes=tuple(changes))
 
 
-def restoring(change: WhatIf, changed: Changed, known: Mapping[Pair, WhatIf], designed: Mapping[Pair, Link]) -> WhatIf:
+def restoring(
+    change: WhatIf, changed: Changed, known: Mapping[Pair, WhatIf], designed: Callable[[str, str], Link]
+) -> WhatIf:
     """``change``, which ``changed`` asks for; a link of which it makes what was ``designed`` is that altogether.
 
     TCP's windows, too, and the way back. Only by so much less rate or delay as is asked for, it would keep windows that
@@ -53,7 +55,7 @@ def restoring(change: WhatIf, changed: Changed, known: Mapping[Pair, WhatIf], de
     found = list(change.changes)
     for pair, restored in known.items():
         asked = changed.links.get(pair)
-        if asked is not None and _is_designed(asked, restored, pair, designed[pair]):
+        if asked is not None and _is_designed(asked, restored, pair, designed(*pair)):
             own = {each.element for each in restored.changes}
             found = [each for each in found if each.element not in own] + [*restored.changes]
     return replace(change, changes=tuple(found))

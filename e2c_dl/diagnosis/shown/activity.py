@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -88,19 +89,21 @@ class Activity:
             if src in names and dst in names
         }
 
-    def numbered_from(self, first: int) -> Activity:
-        """The same, its iterations counted from ``first`` on in place of 0."""
+    def numbered_from(self, firsts: Mapping[str, int]) -> Activity:
+        """The same, the iterations of each host counted from its one of ``firsts`` on in place of 0."""
+        by_rank = {lane.rank: firsts[lane.host] for lane in self.lanes}
+        senders = np.array([by_rank.get(rank, 0) for rank in self.deliveries["src"].tolist()], dtype=np.int64)
         return Activity(
             lanes=tuple(
                 replace(
                     lane,
-                    iterations=_moved(lane.iterations, first),
-                    pieces=_moved(lane.pieces, first),
-                    collectives=_moved(lane.collectives, first),
+                    iterations=_moved(lane.iterations, firsts[lane.host]),
+                    pieces=_moved(lane.pieces, firsts[lane.host]),
+                    collectives=_moved(lane.collectives, firsts[lane.host]),
                 )
                 for lane in self.lanes
             ),
-            deliveries=_moved(self.deliveries, first),
+            deliveries=_moved(self.deliveries, senders),
         )
 
     def window(self, iterations: int = 3) -> tuple[float, float]:
@@ -150,9 +153,9 @@ def from_trace(trace: Trace, messages: Messages | None = None) -> Activity:
     return Activity(lanes=lanes, deliveries=carried)
 
 
-def _moved(rows: Rows, first: int) -> Rows:
+def _moved(rows: Rows, firsts: int | npt.NDArray[np.int64]) -> Rows:
     moved: Rows = rows.copy()
-    moved["iteration"][moved["iteration"] >= 0] += first
+    moved["iteration"] += np.where(moved["iteration"] >= 0, firsts, 0).astype(moved["iteration"].dtype)
     return moved
 
 

@@ -48,18 +48,17 @@ class GrowingSpans:
             if self.began_ns is None:
                 self.began_ns = int(iterations["start_ns"].min())
 
-    def forget_before(self, iteration: int) -> None:
-        """Spans of earlier iterations, and of none that ended before it began, are not kept."""
+    def forget_before(self, iteration: int, *, by_time: bool = False) -> None:
+        """Spans of earlier iterations, and of none that ended before it began, are not kept.
+
+        ``by_time``: none that ended before it began, whatever they are of. Where ranks go at their own pace,
+        messages are of their senders' iterations, which may be any.
+        """
         own = self.spans[(self.spans["phase"] == Phase.ITERATION) & (self.spans["iteration"] >= iteration)]
         if len(own):
-            of_none = (self.spans["iteration"] == -1) & (self.spans["end_ns"] >= own["start_ns"].min())
-            self.spans = self.spans[(self.spans["iteration"] >= iteration) | of_none]
-
-    def forget_ended_before(self, iteration: int) -> None:
-        """Spans that ended before ``iteration`` began are not kept, whatever iteration they are of."""
-        own = self.spans[(self.spans["phase"] == Phase.ITERATION) & (self.spans["iteration"] == iteration)]
-        if len(own):
-            self.spans = self.spans[self.spans["end_ns"] >= own["start_ns"][0]]
+            late = self.spans["end_ns"] >= own["start_ns"].min()
+            known = (self.spans["iteration"] >= iteration) | ((self.spans["iteration"] == -1) & late)
+            self.spans = self.spans[late if by_time else known]
 
     def _refuse_others(self, content: bytes) -> None:
         """Raises: ArchiveError, if the file does not begin as a log does."""

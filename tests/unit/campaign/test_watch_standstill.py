@@ -17,6 +17,7 @@ from e2c_dl.cli.watch import _verdict as verdict
 from e2c_dl.report import live
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.trace.model import Trace
+from e2c_dl.trace.recording import span_log
 
 
 @dataclass
@@ -99,4 +100,22 @@ def test_nobody_who_has_told_nothing_stands_still(run: RegisteredRun, clock: Clo
     with Watch(run, last=LAST) as watch:
         assert watch.look() is not None
         clock.now_s += 1000
+        assert watch.look() is None
+
+
+def test_while_it_is_set_up_a_run_does_not_stand_still(
+    run: RegisteredRun,  # noqa: F811
+    trace: Trace,
+    clock: Clock,
+) -> None:
+    with Watch(run, last=LAST) as watch:
+        assert watch.look() is not None
+        clock.now_s += 60
+        for rank in trace.ranks:
+            opening = span_log.opening(rank.rank, rank.host, rank.layer)
+            (run.directory / rank.host / layout.SPANS_RAW).write_bytes(opening)
+        now = watch.look()
+        assert now is not None and now.standstill == ""
+        assert now.not_yet == ("edge-1 has finished 0 iterations; a verdict needs 4 of every worker.",)
+        clock.now_s += 60
         assert watch.look() is None

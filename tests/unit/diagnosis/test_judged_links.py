@@ -35,7 +35,7 @@ def design(*shared: tuple[str, str]) -> Design:
     access = Bottleneck(name="access", rate_bps=2 * RATE_BPS, links=shared)
     topology = Topology(hosts=hosts, bottlenecks=(access,))
     reference = Reference(topology=topology, compute_factors={}, batch_sizes={}, modelled=True)
-    return Design(reference=reference, began_ns=0, seconds=float(COUNT))
+    return Design(reference=reference, began_ns=0, seconds=float(COUNT), judged_s=float(COUNT))
 
 
 def carried(

@@ -12,7 +12,7 @@ from e2c_dl.diagnosis.detection.change_points import noise_of
 from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.noise import POOLED_AS, in_common, pooled_as
 from e2c_dl.diagnosis.detection.series import Levelled, Series
-from e2c_dl.diagnosis.detection.together import levelled_together
+from e2c_dl.diagnosis.detection.together import levelled_together, shared_by
 
 WINDOWS, NOISE = 18, 0.12
 SLOW = np.arange(WINDOWS) % 5 > 2
@@ -171,3 +171,36 @@ def test_a_member_that_rises_with_the_others_departs_however_far_apart_they_lie_
     assert (last.judged(0.0, apart).windows == SLOW).all(), "it was as fast as they, and is no longer"
     higher = levelled_together([*layer[:-1], series(layer[-1].values - 0.25 * SLOW + 0.25)], ["edge"] * 7)[-1]
     assert not higher.judged(0.0, apart).departs.any(), "it was always so"
+
+
+def test_what_all_have_in_the_same_iteration_is_that_of_each_where_some_have_left_one_out() -> None:
+    values = np.where(np.arange(WINDOWS) >= 10, 0.7, 0.0)
+    whole = [series(values, 0.1 * place) for place in range(4)]
+    fewer = replace(whole[1], **{
+        name: np.delete(getattr(whole[1], name), 4) for name in ("values", "iterations", "begins_s", "spent_s")
+    })  # fmt: skip
+    several = [whole[0], fewer, *whole[2:]]
+    common = shared_by(0.75, several, [0.0] * 4)
+    assert common is not None and common.in_step
+    assert common.series.iterations.tolist() == np.delete(np.arange(WINDOWS), 4).tolist()
+    for each in several:
+        assert common.of(each, common.series.values) == pytest.approx(each.values)
+
+
+def test_what_all_have_at_the_same_time_is_that_of_each_at_its_own_pace() -> None:
+    def paced(every_s: float, until_s: float) -> Series:
+        begins_s = np.arange(0.0, until_s, every_s)
+        values = np.where((begins_s >= 20) & (begins_s < 30), 0.7, 0.0)
+        return replace(series(values), begins_s=begins_s, until_s=until_s)
+
+    several = [paced(0.5, 60.0), paced(0.5, 60.0), paced(1.0, 60.0), paced(2.0, 40.0)]
+    common = shared_by(0.75, several, [0.0] * 4)
+    assert common is not None and not common.in_step
+    assert common.series.until_s == 40.0, "later, one of them trained no more"
+    for each in several:
+        assert common.of(each, common.series.values) == pytest.approx(each.values)
+
+
+def test_what_never_met_has_nothing_in_common() -> None:
+    early, late = series(np.zeros(6)), series(np.zeros(6), 100.0)
+    assert shared_by(0.75, [early, replace(late, iterations=late.iterations + 50)], [0.0] * 2) is None

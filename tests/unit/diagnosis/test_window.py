@@ -11,11 +11,12 @@ from synthetic import Ring, simulate
 
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.window import BEGAN, began_ns, window
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.topology import Link
 from e2c_dl.trace.messages import join
-from e2c_dl.trace.model import Phase
+from e2c_dl.trace.model import Phase, Spans
 
 LINK = Link(rate_bps=40e6, delay_s=0.002)
 RING = Ring(compute_s=(0.05,) * 4, links=(LINK,) * 4, bucket_bytes=(200_000, 100_000), compute_noise=0.02)
@@ -61,6 +62,25 @@ def test_late_in_a_long_run_a_window_names_as_it_does_early() -> None:
     hours_later = replace(cut, facts={BEGAN: began_ns(cut) - 3600 * 10**9})
     (found,) = analyse(hours_later, RING.reference()).culprits
     assert str(found.element) == "edge-3 -> edge-4"
+    early, late = (Design.of(each, RING.reference()) for each in (cut, hours_later))
+    assert late.judged_s == early.judged_s < early.seconds < late.seconds - 3599
+
+
+def test_where_ranks_go_at_their_own_pace_windows_are_as_long_late_in_a_run_as_early() -> None:
+    ranks = [*simulate(RING).ranks]
+    ranks[3] = replace(ranks[3], spans=_slower(ranks[3].spans, 4))
+    trace = replace(simulate(RING), ranks=tuple(ranks))
+    early, late = (Windows.of(trace, began_ns(trace) - began_s * 10**9) for began_s in (0, 3600))
+    assert early.own_pace and late.own_pace
+    assert len(late) == len(early) > 10
+    assert late.begins_s == pytest.approx(early.begins_s + 3600)
+
+
+def _slower(spans: Spans, times: int) -> Spans:
+    slower = spans.copy()
+    for name in ("posted_ns", "start_ns", "end_ns"):
+        slower[name] *= times
+    return slower
 
 
 def test_schedules_count_from_when_training_began() -> None:

@@ -31,8 +31,9 @@ class Learned:
         return self.curve[-1][1]
 
     def loss_after(self, part: float) -> float:
-        """The loss after about that ``part`` of all samples."""
-        return self.curve[round(part * (len(self.curve) - 1))][1]
+        """The loss after about that ``part`` of all samples. The curve begins behind its first samples, not at none,
+        and its end is told twice."""
+        return self.curve[max(0, round(part * (len(self.curve) - 1)) - 1)][1]
 
     def reached_s(self, loss: float) -> float | None:
         """When the model was first at least as good as ``loss``; None if it never was."""

@@ -93,7 +93,7 @@ def flow_departures(flows: Sequence[ObservedFlow], windows: Windows, design: Des
     judged = _judged(series, design)
     late = _late(flows)
     slow = {each.flow for each in judged if each.is_slow and each.judged.excess_s > 0}
-    departures = [_later(flow, usual_s, design) for flow, usual_s in late.items()]
+    departures = [_later(own, design) for own in _pairs(late)]
     departures += [
         _slower(each, _lost(each.flow, flows)) for each in judged if each.flow in slow and each.flow not in late
     ]  # fmt: skip
@@ -173,7 +173,7 @@ def _lost(flow: ObservedFlow, flows: Sequence[ObservedFlow]) -> float | None:
 def _slower(each: _Judged, lost: float | None) -> Departure:
     flow, judged = each.flow, each.judged
     windows = judged.levelled.series.iterations[judged.windows]
-    observed_bps = float(np.median(8 * flow.acked_bytes[windows] / flow.need_s[windows]))
+    observed_bps = flow.delivered_bps(windows)
     busy = float(np.median((each.busy_bps / each.usual_bps)[judged.windows]))
     held = f"{formatting.times(judged.slowdown)} below what the other links of this run do" if each.by_peers else (
         f"{formatting.times(judged.slowdown)} below its own best"
@@ -197,21 +197,29 @@ def _slower(each: _Judged, lost: float | None) -> Departure:
     )  # fmt: skip
 
 
-def _later(flow: ObservedFlow, usual_s: float, design: Design) -> Departure:
-    """The departure of both links of a pair, of which one's data shows that a way between them is long."""
+def _pairs(late: dict[ObservedFlow, float]) -> list[dict[ObservedFlow, float]]:
+    """``late``, those that are the two ways between the same hosts together: a round trip is of both."""
+    found: dict[frozenset[str], dict[ObservedFlow, float]] = {}
+    for flow, usual_s in late.items():
+        found.setdefault(frozenset(flow.pair), {})[flow] = usual_s
+    return [*found.values()]
+
+
+def _later(own: dict[ObservedFlow, float], design: Design) -> Departure:
+    """The departure of both links of a pair: the data of one or both, ``own``, shows that a way between is long."""
+    flow, usual_s = max(own.items(), key=lambda each: each[0].total_bytes)
     (src, dst), slowdown = flow.pair, flow.delay_s / usual_s if usual_s else float("inf")
-    known = flow.known
-    crossings = float(np.median(flow.busy_s[known]))
+    crossings_s = sum(float(np.median(each.busy_s[each.known])) * len(each.known) for each in own)
     evidence = (
         f"The least round trip between {src} and {dst} is {formatting.seconds(2 * flow.delay_s)}, of other links "
         f"{formatting.seconds(2 * usual_s)}; it does not say which way is long."
     )
     rate_bps = flow.carrying_bps
     whole = Piecewise.constant(min(1.0, 1 / slowdown))
-    changes = tuple(Change(element=flow.element, phases=each, scale=whole) for each in (WAY, RATE))
+    changes = tuple(Change(element=one.element, phases=each, scale=whole) for one in own for each in (WAY, RATE))
     return Departure(
         element=Element(kind=ElementKind.GROUP, src=f"links between {src} and {dst}"),
         members=(flow.element, Element(kind=ElementKind.LINK, src=dst, dst=src)), part=Part.DELAY,
         when=throughout(design.seconds), slowdown=slowdown, observed=rate_bps, expected=rate_bps * slowdown,
-        evidence=evidence, restored=WhatIf(changes=changes), excess_s=crossings * len(known) * (1 - 1 / slowdown),
+        evidence=evidence, restored=WhatIf(changes=changes), excess_s=crossings_s * (1 - 1 / slowdown),
     )  # fmt: skip
