@@ -21,7 +21,7 @@ from typing import Any
 from unittest import mock
 
 from e2c_dl.tracing.hooks.backward import Readiness
-from e2c_dl.tracing.hooks.modules import After, Before
+from e2c_dl.tracing.hooks.outermost import After, Before
 from e2c_dl.tracing.hooks.patches import Patches
 
 Function = Callable[..., Any]

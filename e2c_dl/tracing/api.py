@@ -122,10 +122,23 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
     def __iter__(self) -> Iterator[Item]:
         if isinstance(self._what, int):
             raise InputError(f"trace.iteration({self._what}) is one iteration: write `with`, or pass range(...)")
-        for item in self._what:
+        items = iter(self._what)
+        while True:
             session = _session()
-            with iteration(0 if session is None else session.iterations_done):
+            own: iteration[Item] = iteration(0 if session is None else session.iterations_done)
+            with own:
+                try:  # what it takes to make an item is a part of its iteration
+                    item = next(items)
+                except StopIteration:
+                    own._drop()
+                    return
                 yield item
+
+    def _drop(self) -> None:
+        """There is no such iteration."""
+        session, self._counts = _session() if self._counts else None, False
+        if session is not None:
+            session.outside()
 
     def __enter__(self) -> None:
         if not isinstance(self._what, int) or self._what < 0:

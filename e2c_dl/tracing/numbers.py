@@ -5,10 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from e2c_dl.trace.collectives import WORLD
 from e2c_dl.tracing.lane import Told
 
 UNCOUNTED: Sequence[Told] = (({},),)
 """``passed`` while a backward is under way, until something is counted meanwhile."""
+
+
+BETWEEN_JOINS = 1 << 18  # numbers of collectives
+
+
+def following(seq: int) -> int:
+    """Number from which all ranks count on, whichever each has come to, if these are not too far apart."""
+    return (seq // BETWEEN_JOINS + 1) * BETWEEN_JOINS
 
 
 class Numbers:
@@ -52,6 +61,11 @@ class Numbers:
             else:
                 found.append(told)
         return found
+
+    def count_anew(self) -> None:
+        """Ranks may have come to other numbers than others: from here on all count from the same."""
+        self.count_passed()
+        self.seqs = {group: following(self.seqs.get(group, 0)) for group in (WORLD, *self.seqs)}
 
     def count_passed(self) -> None:
         """Count those of the newest backward: when a number is asked for, since where it ended caches are cold."""

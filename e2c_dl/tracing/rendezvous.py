@@ -101,7 +101,6 @@ class Ranks:
     own: Peer
     world_size: int
     peers: tuple[Peer, ...]  # with this one
-    exchange: Exchange
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -155,7 +154,7 @@ def meet(own: Peer, world_size: int, exchange: Exchange, within_s: float = WITHI
         time.sleep(pause_s)
         pause_s = min(1.5 * pause_s, _RARELY_S)
     ordered = tuple(peers[rank] for rank in sorted(peers))
-    return Ranks(own=own, world_size=world_size, peers=ordered, exchange=exchange)
+    return Ranks(own=own, world_size=world_size, peers=ordered)
 
 
 def _peer(told: bytes) -> Peer:

@@ -134,7 +134,11 @@ def at(curve_ns: Times, curve: Numbers, asked_ns: Times) -> Numbers:
 
 
 def _rising(counter: Numbers, kind: str) -> Numbers:
-    """``counter`` since its first sample, gone on where it wrapped; a fall of one that is too wide to wrap is none."""
+    """``counter`` since its first sample, gone on where it wrapped.
+
+    A fall is none: of two looks at the same time, the one with the later time may have been taken first.
+    """
     rise = np.diff(counter)
-    rise = rise % 2.0**32 if kind == "u4" else np.maximum(rise, 0.0)
-    return np.concatenate([counter[:1] * 0, np.cumsum(rise)])
+    if kind == "u4":
+        rise = (rise + 2.0**31) % 2.0**32 - 2.0**31
+    return np.asarray(np.maximum.accumulate(np.concatenate([counter[:1] * 0, np.cumsum(rise)])))

@@ -116,6 +116,13 @@ class Reducing(Protocol):
         ...
 
 
+def leave(reducing: list[Reducing], one: Any) -> None:
+    """The module or optimizer of ``one`` is gone: so are its parameters, if the script has them no more."""
+    one.readiness.leave()
+    if one in reducing:
+        reducing.remove(one)
+
+
 class Backward:
     """Passes of this process, and who reduces their gradients."""
 

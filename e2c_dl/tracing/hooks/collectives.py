@@ -175,6 +175,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
             original(*args, **kwargs)
             session = tracer.sign()
             session.hooked("torch.distributed")
+            if session.opened:  # made anew: some may have made fewer collectives of those before than others
+                session.count_anew()
             store = c10d._get_default_store()
             session.meet(distributed.get_rank(), distributed.get_world_size(), StoreExchange(store))
             tracer.opened(session)

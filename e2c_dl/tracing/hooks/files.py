@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
 from e2c_dl.tracing.hooks.calls import end_graphs
-from e2c_dl.tracing.hooks.modules import outermost_of
+from e2c_dl.tracing.hooks.outermost import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 
 if TYPE_CHECKING:
@@ -61,15 +61,14 @@ def _saving(tracer: Tracer) -> Callable[[Function], Function]:
             if get_ident() != main:
                 return original(*args, **kwargs)
             session = tracer.session
-            outermost.forget()  # a model is saved as it would be without them
-            if session is not None:
-                session.enter(Phase.CHECKPOINT)
-            try:
-                return original(*args, **kwargs)
-            finally:
+            with outermost.unhooked():  # a model is saved as it would be without them
                 if session is not None:
-                    session.leave()
-                outermost.again()
+                    session.enter(Phase.CHECKPOINT)
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    if session is not None:
+                        session.leave()
 
         end_graphs(save)
         return save

@@ -17,12 +17,12 @@ from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.collectives import Joined, nbytes_of, record
 from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.numbers import following
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
     from e2c_dl.tracing.tracer import Tracer
 
-BETWEEN_JOINS = 1 << 18  # numbers of collectives
 KINDS = {
     "allreduce": Collective.ALL_REDUCE,
     "allreduce_": Collective.ALL_REDUCE,
@@ -163,11 +163,6 @@ def _awaited(session: Session, joined: Joined | None, act: Callable[[], Any]) ->
         end_ns = session.leave()
         if joined is not None:
             record(session, joined, end_ns, task=0)
-
-
-def following(seq: int) -> int:
-    """Number from which all ranks count on, whichever each has come to, if these are not too far apart."""
-    return (seq // BETWEEN_JOINS + 1) * BETWEEN_JOINS
 
 
 def group_of(process_set: Any) -> int:

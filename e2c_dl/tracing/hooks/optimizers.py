@@ -39,7 +39,7 @@ class Steps:
     def made(self, optimizer: Any) -> None:
         """``optimizer`` is new: it takes the place of the one that ends iterations if it has parameters of its."""
         leading = self.leading()
-        if leading is not None and _parameters(leading) & _parameters(optimizer):
+        if leading is not None and leading is not optimizer and _parameters(leading) & _parameters(optimizer):
             self.others.add(id(optimizer))
 
     def ends_iteration(self, optimizer: object) -> bool:
@@ -93,6 +93,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.on_undo(register_optimizer_step_pre_hook(began).remove)
     patches.on_undo(register_optimizer_step_post_hook(ended).remove)
     patches.wrap(Optimizer, "__init__", made)
+    patches.wrap(Optimizer, "__setstate__", made)  # of what is unpickled, or a copy
     patches.wrap(grad_scaler.GradScaler, "step", scaled)
 
 

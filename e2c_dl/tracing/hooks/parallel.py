@@ -18,10 +18,10 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Collective
-from e2c_dl.tracing.hooks.backward import LEARNING, Backward, Readiness, Reducing, backward_of
+from e2c_dl.tracing.hooks.backward import LEARNING, Backward, Readiness, backward_of, leave
 from e2c_dl.tracing.hooks.calls import compiling_of, end_graphs
 from e2c_dl.tracing.hooks.groups import number_of
-from e2c_dl.tracing.hooks.modules import outermost_of
+from e2c_dl.tracing.hooks.outermost import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
 from e2c_dl.tracing.numbers import UNCOUNTED
@@ -180,7 +180,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
                 tracer.limited(UNKNOWN)
                 return
             modules[self] = parallel = Parallel(self, tracer, backward)
-            weakref.finalize(self, _leave, backward.reducing, parallel).atexit = False
+            weakref.finalize(self, leave, backward.reducing, parallel).atexit = False
             buffers.pop(id(self), None)  # another's, which is gone
             backward.reducing.append(parallel)
 
@@ -200,13 +200,6 @@ def install(tracer: Tracer, patches: Patches) -> None:
         backward.reducing[:] = [each for each in backward.reducing if not isinstance(each, Parallel)]
 
     patches.on_undo(undo)
-
-
-def _leave(reducing: list[Reducing], one: Parallel) -> None:
-    """The module of ``one`` is gone: so are its parameters, if the script has them no more."""
-    one.readiness.leave()
-    if one in reducing:
-        reducing.remove(one)
 
 
 def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Function], Function]:

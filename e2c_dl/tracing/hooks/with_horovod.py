@@ -20,13 +20,14 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.collectives import WORLD
-from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of
+from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of, leave
 from e2c_dl.tracing.hooks.collectives import nbytes_of
 from e2c_dl.tracing.hooks.files import horovod_timeline
-from e2c_dl.tracing.hooks.horovod_calls import Called, following, group_of
+from e2c_dl.tracing.hooks.horovod_calls import Called, group_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.key_value import exchange
 from e2c_dl.tracing.lane import Told
+from e2c_dl.tracing.numbers import following
 from e2c_dl.tracing.rendezvous import Exchange, tell
 
 if TYPE_CHECKING:
@@ -51,10 +52,6 @@ class Distributed:
         self.before: dict[int, int] = {}  # when buckets were ready before the pass under way, or over last
         self._passes = 0  # as far as it learns
         self.attach()
-
-    @property
-    def gone(self) -> bool:
-        return self._optimizer() is None
 
     def attach(self) -> None:
         """Ask its parameters, from the beginning."""
@@ -170,9 +167,9 @@ class Hooks:
             if several and hasattr(built, "synchronize") and (own is None or own.included()):
                 self._tracer.sign().hooked("horovod.torch.DistributedOptimizer")
                 reducing = self._backward.reducing
-                reducing[:] = [each for each in reducing if not getattr(each, "gone", False)]
-                self.optimizers[built] = Distributed(built)
-                self._reduces(built, self.optimizers[built])
+                self.optimizers[built] = distributed = Distributed(built)
+                weakref.finalize(built, leave, reducing, distributed).atexit = False
+                self._reduces(built, distributed)
             return built
 
         return build

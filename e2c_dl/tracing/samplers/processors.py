@@ -21,17 +21,20 @@ MOST_BYTES = 96  # of three numbers
 
 
 class Processors(Counters):
-    """Of the thread that makes it. ``root``: below which /proc is."""
+    """Of the thread that makes it, or another one that trains later. ``root``: below which /proc is."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         super().__init__("how long it waited for a processor")
-        self._counts = root / f"proc/self/task/{threading.get_native_id()}/schedstat"
+        self._tasks = root / "proc/self/task"
+        self._thread = 0
         self._file: int | None = None  # opened once: a look takes 2 us then
         self._begun = Processor(0, 0)
 
     def begin(self) -> bool:
+        self._thread = threading.get_ident()
+        counts = self._tasks / f"{threading.get_native_id()}/schedstat"
         try:
-            self._file = os.open(self._counts, os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(counts, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return False
         counted = self._counted()
@@ -53,6 +56,10 @@ class Processors(Counters):
 
         def since() -> Processor | None:
             nonlocal told
+            if threading.get_ident() != self._thread:  # who asks trains
+                self._close()
+                self.begin()
+                told = self._begun
             now = counted()
             if now is None:
                 return None
@@ -66,9 +73,12 @@ class Processors(Counters):
         try:
             super().on_end()
         finally:
-            if self._file is not None:
-                os.close(self._file)
-                self._file = None
+            self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def _counted(self) -> Processor | None:
         """What it had so far; None: this kernel does not say."""

@@ -20,7 +20,7 @@ from e2c_dl.trace.clocks.time_of_day import EVERY_S
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.tracing.addresses import own_addresses, training_addresses
-from e2c_dl.tracing.rendezvous import Alone, Peer, Ranks
+from e2c_dl.tracing.rendezvous import Peer, Ranks
 from e2c_dl.tracing.samplers.clocks import Clocks, _address
 
 ADDRESSES = ("fe80::1", "192.0.2.1", "127.0.0.1")
@@ -63,7 +63,7 @@ class Rank:
 
     def ready(self, ranks: list[Rank]) -> None:
         peers = tuple(each.peer() for each in ranks)
-        table = Ranks(own=self.peer(), world_size=len(ranks), peers=peers, exchange=Alone())
+        table = Ranks(own=self.peer(), world_size=len(ranks), peers=peers)
         self.clocks.on_ready(table, self.recording)
 
     def until(self, condition: Callable[[], bool]) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
-from e2c_dl.tracing.hooks.horovod_calls import BETWEEN_JOINS, Called
+from e2c_dl.tracing.hooks.horovod_calls import Called
 from e2c_dl.tracing.hooks.patches import Patches
 from e2c_dl.tracing.hooks.with_horovod import ANEW, catch_up, go_on
+from e2c_dl.tracing.numbers import BETWEEN_JOINS
 from e2c_dl.tracing.rendezvous import Alone, meet, own_peer
 from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import Settings

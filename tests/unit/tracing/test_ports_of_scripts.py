@@ -11,12 +11,12 @@ from e2c_dl.archive.records import HostFacts
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.propagation.ports import PortCount
 from e2c_dl.trace.recording.errands import Errands
-from e2c_dl.tracing.rendezvous import Alone, Peer, Ranks
+from e2c_dl.tracing.rendezvous import Peer, Ranks
 from e2c_dl.tracing.samplers.counters import EVERY_S
 from e2c_dl.tracing.samplers.ports import Ports
 
 OWN = Peer(rank=0, host="h", pid=1, boot="a", addresses=())
-RANKS = Ranks(own=OWN, world_size=1, peers=(OWN,), exchange=Alone())
+RANKS = Ranks(own=OWN, world_size=1, peers=(OWN,))
 
 
 class Recording:

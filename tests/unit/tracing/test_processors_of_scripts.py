@@ -104,3 +104,24 @@ def test_a_script_beside_another_program_on_its_processor_is_told_to_have_waited
     assert done.returncode == 0, done.stderr
     (told,) = (each for each in open_archive(tmp_path / "archive").run.limitations if "processors" in each)
     assert told.startswith("ranks waited for processors that others had, ")
+
+
+def test_who_asks_is_the_thread_that_trains(tmp_path: Path) -> None:
+    counted(tmp_path, 100, 200)
+    processors = Processors(tmp_path)
+    processors.on_ready(RANKS, Recording(tmp_path))
+    since = processors.processor()
+    assert since is not None and since() == Processor(0, 0)
+    found = []
+
+    def train() -> None:
+        counted(tmp_path, 1000, 5000)
+        found.append(since())
+        counted(tmp_path, 1010, 5300)
+        found.append(since())
+
+    other = threading.Thread(target=train)
+    other.start()
+    other.join()
+    assert found == [Processor(0, 0), Processor(10, 300)]
+    processors.on_end()
