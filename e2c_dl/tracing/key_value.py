@@ -1,6 +1,7 @@
 """The key-value server of Horovod's launcher, as a place where ranks leave values for each other.
 
-It answers at once, and takes no part in Horovod's collectives: a rank that is not traced holds nobody up.
+It answers at once, and takes no part in Horovod's collectives: a rank that is not traced holds nobody up. Where ranks
+were begun by MPI there is none, and they tell each other by a collective: then all must be traced.
 """
 
 from __future__ import annotations
