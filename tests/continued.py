@@ -31,9 +31,14 @@ def changing(ring: Ring, after: Ring, iterations: int) -> Trace:
 
 def until(rank: RankTrace, iteration: int) -> bytes:
     """Its spans.bin as it stands when its iteration ``iteration`` has just ended."""
+    own = rank.of(Phase.ITERATION)
+    return until_ns(rank, int(own["end_ns"][own["iteration"] == iteration].max()))
+
+
+def until_ns(rank: RankTrace, end_ns: int) -> bytes:
+    """Its spans.bin as it stands at ``end_ns``."""
     spans = rank.spans[np.argsort(rank.spans["end_ns"], kind="stable")]  # in the order of recording
-    own = spans[(spans["phase"] == Phase.ITERATION) & (spans["iteration"] == iteration)]
-    told = spans[spans["end_ns"] <= own["end_ns"].max()]
+    told = spans[spans["end_ns"] <= end_ns]
     frames = (span_log.frames(span.tobytes(), number=number) for number, span in enumerate(told))  # so that it grows
     return span_log.opening(rank.rank, rank.host, rank.layer) + b"".join(frames)
 

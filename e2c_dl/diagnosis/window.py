@@ -29,6 +29,7 @@ BEGAN = "began_ns"
 CUT_BY_TIME = "cut_by_time"
 """Of a trace's facts: its ranks go at their own pace, and end where one stopped looking."""
 
+IDLE = 4.0  # times its longest iteration
 _NEVER_NS = 1 << 62
 _ENDS = (Phase.SEND, Phase.RECEIVE)
 _OF_MESSAGES = (*_ENDS, Phase.AWAIT_MESSAGE, Phase.AWAIT_SENT)
@@ -46,18 +47,19 @@ def window(trace: Trace, first: int, stop: int) -> Trace:
     return _cut(trace, [_within(rank.spans, first, stop) for rank in trace.ranks])
 
 
-def last_of(
-    trace: Trace, *, last: int, fewest: int, own_pace: bool
-) -> tuple[Trace, dict[str, int]] | None:  # fmt: skip
+def last_of(trace: Trace, *, last: int, fewest: int, own_pace: bool) -> tuple[Trace, dict[str, int]] | None:
     """(the ``last`` iterations of ``trace``, host -> the first of them); None, if some rank has fewer than ``fewest``.
 
-    Where ranks go at their ``own_pace`` they are of the rank in the middle, and those of the others are of that time.
+    Where ranks go at their ``own_pace`` they are of the rank in the middle of those that still train, and those of the
+    others are of that time.
     """
     own = [_iterations(rank.spans) for rank in trace.ranks]
     if min(len(each) for each in own) < fewest:
         return None
     if own_pace:
-        start_ns = int(np.median([each["start_ns"][-min(last, len(each))] for each in own]))
+        now_ns = _now_ns(trace)
+        training = [each for each in own if not _is_over(each, now_ns)]
+        start_ns = int(np.median([each["start_ns"][-min(last, len(each))] for each in training]))
         cut = since(trace, start_ns, fewest)
         firsts = [int(min(each["iteration"][-fewest], _first(each, start_ns))) for each in own]
     else:
@@ -75,19 +77,34 @@ def _first(iterations: Spans, start_ns: int) -> int:
 def since(trace: Trace, start_ns: int, fewest: int) -> Trace:
     """The iterations of each rank of ``trace`` that began at ``start_ns`` or later, of each the last ``fewest`` at
     least; every rank has finished so many. Each rank's are numbered anew, and messages, whose numbers are their
-    senders', have none."""
-    cut = _cut(trace, [_later(rank.spans, start_ns, fewest) for rank in trace.ranks])
+    senders', have none. A rank that has done all of its own may serve others: what it does then is left to it."""
+    now_ns = _now_ns(trace)
+    cut = _cut(trace, [_later(rank.spans, start_ns, fewest, now_ns) for rank in trace.ranks])
     return replace(cut, facts={**cut.facts, CUT_BY_TIME: True})
 
 
-def _later(spans: Spans, start_ns: int, fewest: int) -> Spans:
+def _now_ns(trace: Trace) -> int:
+    return max(int(rank.spans["end_ns"].max()) for rank in trace.ranks)
+
+
+def _is_over(iterations: Spans, now_ns: int) -> bool:
+    """Whether a rank with these has done all of its own: it has ended none for far longer than any of them took."""
+    longest_ns = (iterations["end_ns"] - iterations["start_ns"]).max()
+    return bool(now_ns - iterations["end_ns"].max() > IDLE * longest_ns)
+
+
+def _later(spans: Spans, start_ns: int, fewest: int, now_ns: int) -> Spans:
     own = _iterations(spans)
+    over = _is_over(own, now_ns)
     own = own[(own["start_ns"] >= start_ns) | (own["iteration"] > own["iteration"].max() - fewest)]
-    first, began_ns, end_ns = own["iteration"].min(), own["start_ns"].min(), own["end_ns"].max()
+    first, began_ns = own["iteration"].min(), own["start_ns"].min()
+    end_ns = spans["end_ns"].max() if over else own["end_ns"].max()
     kept = (spans["posted_ns"] >= began_ns) & (spans["end_ns"] <= end_ns)
     kept &= ~np.isin(spans["phase"], (Phase.TRAINING, Phase.ITERATION)) | np.isin(spans["iteration"], own["iteration"])
     found = spans[kept & (spans["phase"] != Phase.TRAINING)]  # a copy: the trace stays as it is
     of_message = np.isin(found["phase"], _OF_MESSAGES)
+    whole = of_message | (found["iteration"] <= own["iteration"].max())  # of none that is still under way
+    found, of_message = found[whole], of_message[whole]
     found["iteration"] = np.where(of_message, -1, np.maximum(-1, found["iteration"] - first))
     return np.concatenate([found, training_span(began_ns, end_ns)])
 

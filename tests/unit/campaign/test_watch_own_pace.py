@@ -41,12 +41,25 @@ def write(run: RegisteredRun, trained: vw.Run, until_s: float) -> None:  # noqa:
     layers = LAYERS.replace("allreduce", "asyncparameterserver")
     (Path(run.archive) / layout.SCENARIO / "layers_services.yaml").write_text(layers)
     for rank in trained.trace.ranks:
-        own = rank.of(Phase.ITERATION)
-        done = int(own["iteration"][own["end_ns"] <= until_s * 1e9].max())
         path = Path(run.directory / rank.host)
-        (path / layout.SPANS_RAW).write_bytes(continued.until(rank, done))
+        (path / layout.SPANS_RAW).write_bytes(continued.until_ns(rank, round(until_s * 1e9)))
         HostRecords(path).write_clock(rank.clock)
         HostRecords(path).write_facts(HostFacts(cpu_model="one", cores=1, compute=ComputeFacts()))
+
+
+def test_what_a_rank_serves_behind_its_own_last_iteration_is_judged(run: RegisteredRun, trained: vw.Run) -> None:  # noqa: F811
+    """Edge-1, the server, has done all of its own by then, and so have others."""
+    ended_s = [int(rank.of(Phase.ITERATION)["end_ns"].max()) / 1e9 for rank in trained.trace.ranks]
+    until_s = ended_s[0] + 4.5
+    assert max(ended_s) > until_s > sorted(ended_s)[2]
+    write(run, trained, until_s)
+    with Watch(run, last=LAST) as watch:
+        now = watch.look()
+    assert now is not None and now.diagnosis is not None, now and now.not_yet
+    report = now.diagnosis.report
+    served = {f"{link.src} -> {link.dst}": link.messages for link in report.links}
+    assert min(served["edge-4 -> edge-1"], served["edge-1 -> edge-4"]) >= LAST - 2
+    assert "edge-4" in culprits(now)
 
 
 def test_hosts_are_judged_by_the_same_seconds(run: RegisteredRun, trained: vw.Run) -> None:  # noqa: F811
