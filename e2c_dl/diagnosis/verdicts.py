@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from e2c_dl import strategies
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.hosts import host_departures
@@ -34,9 +33,9 @@ from e2c_dl.diagnosis.window import BEGAN, last_of
 from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Slow, Verdict
-from e2c_dl.strategies.batching import own_pace
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Spans, Trace
 from e2c_dl.trace.recording.growing import GrowingSpans
+from e2c_dl.worlds.allotment import own_pace
 
 FEWEST = 6
 """Iterations of every rank that a verdict needs: the first two warm up, and TCP learns how much links carry."""
@@ -57,9 +56,7 @@ class Judge:
 
     def __init__(self, scenario: Scenario, emulation: Mapping[str, Any]) -> None:
         self._scenario, self._emulation = scenario, emulation
-        training = scenario.training
-        strategy = strategies.load(training.strategy)(**training.strategy_settings)
-        self._own_pace = own_pace(strategy, training.batching)
+        self._own_pace = own_pace(scenario.training)
         hosts = [host.name for host in scenario.topology.ranks]
         self._hosts = {name: rank for rank, name in enumerate(hosts)}
         self._grown = [GrowingSpans(name) for name in hosts]

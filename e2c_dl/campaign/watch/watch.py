@@ -20,7 +20,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from e2c_dl import strategies
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.run import read_run
@@ -39,13 +38,13 @@ from e2c_dl.formatting import count
 from e2c_dl.report.live import Now
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
-from e2c_dl.strategies.batching import own_pace
 from e2c_dl.testbeds import registry
 from e2c_dl.testbeds.registry import RegisteredRun
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
 from e2c_dl.trace.propagation.flows import with_flows
 from e2c_dl.trace.propagation.growing_samples import GrowingSamples
 from e2c_dl.trace.recording.growing import GrowingSpans
+from e2c_dl.worlds.allotment import own_pace
 
 FEWEST = 4  # the first two warm up, and of fewer no median says anything
 REFRESH_S = 10.0  # clocks and changes are asked for so often
@@ -62,9 +61,7 @@ class Watch:
         self._run, self._last = run, last
         self._archive = Path(run.archive)
         self._scenario: Scenario = load(self._archive / layout.SCENARIO)
-        training = self._scenario.training
-        strategy = strategies.load(training.strategy)(**training.strategy_settings)
-        self._own_pace = own_pace(strategy, training.batching)
+        self._own_pace = own_pace(self._scenario.training)
         trains = {host.name for host in self._scenario.topology.ranks}
         hosts = [access for access in run.hosts if access.name in trains]
         self._tails, self._sockets = (
