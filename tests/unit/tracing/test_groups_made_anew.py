@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_ranks_that_called_unlike_many_collectives_before_are_joined_again(tmp_p
     script = tmp_path / "main.py"
     script.write_text(ANEW)
     both = " & ".join(f'RANK={rank} WORLD_SIZE=2 "$@"' for rank in range(2))
-    command = ("sh", "-c", f"{both}; wait", "sh", "python", str(script), *free_ports(2))
+    command = ("sh", "-c", f"{both}; wait", "sh", sys.executable, str(script), *free_ports(2))
     assert traced(tmp_path / "archive", *command).returncode == 0
     one, other = (rank.of(Phase.COLLECTIVE)["seq"].tolist() for rank in read_trace(tmp_path / "archive").ranks)
     assert one[:3] != other[:3], "a call that raises has a number"
@@ -73,7 +74,7 @@ def test_ranks_that_called_unlike_many_collectives_before_are_joined_again(tmp_p
 def test_parameters_of_an_optimizer_of_horovods_go_with_it(tmp_path: Path) -> None:
     script = tmp_path / "main.py"
     script.write_text(GIVEN_UP)
-    command = horovodrun("python", str(script))
+    command = horovodrun(sys.executable, str(script))
     untraced, found = run(*command), traced(tmp_path / "archive", *command)
     assert untraced.stdout.count("gone [True, True, True, True]") == 2
     assert found.stdout.count("gone [True, True, True, True]") == 2, found.stdout + found.stderr
