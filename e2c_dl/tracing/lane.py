@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2c_dl.trace.model import Collective, Phase
-from e2c_dl.tracing.rows import Processor, Rows
+from e2c_dl.tracing.rows import Rows
 
 SHORTEST_NS = 2_000
 DEEPEST = 64  # no script nests phases so: what raised has left them open
@@ -163,9 +163,9 @@ class Lane(Rows):
                 kept.append(each)
         self._keep(now_ns, kept)
 
-    def iterate(self, now_ns: int, number: int, processor: Processor | None = None, *, ended: bool) -> None:
+    def iterate(self, now_ns: int, number: int, look: bytes | None = None, *, ended: bool) -> None:
         """As :meth:`Rows.iterate`; nor is a forward seen in the next yet."""
-        super().iterate(now_ns, number, processor, ended=ended)
+        super().iterate(now_ns, number, look, ended=ended)
         self._forwarded = False
 
     def await_collective(self, start_ns: int, end_ns: int, seq: int, nbytes: int, group: int, kind: int) -> None:

@@ -16,6 +16,15 @@ class Processor(NamedTuple):
     ran: int
     waited: int  # for one that others had
 
+    @classmethod
+    def of(cls, look: bytes | None) -> Processor | None:
+        """What a thread's schedstat says; None: nothing that could be understood."""
+        try:
+            ran_ns, waited_ns, _ = (look or b"").split()
+            return cls(int(ran_ns), int(waited_ns))
+        except ValueError:
+            return None
+
     def since(self, then: Processor) -> Processor:
         """What it had after ``then``, when it had had that."""
         return Processor(self.ran - then.ran, self.waited - then.waited)
@@ -29,16 +38,20 @@ class Rows:
         self._iteration = -1  # the one under way
         self._begun_ns = 0  # ... since then
         self._awaited_ns = 0  # ... and so long it waited for others in it
+        self._had: Processor | None = None  # when it began
 
-    def iterate(self, now_ns: int, number: int, processor: Processor | None = None, *, ended: bool) -> None:
+    def iterate(self, now_ns: int, number: int, look: bytes | None = None, *, ended: bool) -> None:
         """Iteration ``number`` begins (-1: none does); ``ended``: the one under way is over, and not just left.
 
-        Of its time without waits for others its thread waited for a ``processor`` as long as it did not run then, and
-        no longer than it did in all: who waits for others is kept waiting for a processor, too, each time it wakes up.
+        ``look``: what schedstat says of its thread by now. Of its time without waits for others that waited for a
+        processor as long as it did not run then, and no longer than it did in all: who waits for others is kept
+        waiting for a processor, too, each time it wakes up.
         """
+        then, self._had = self._had, Processor.of(look)
         if ended:
             begun_ns, kept_us = self._begun_ns, -1
-            if processor is not None:
+            if then is not None and self._had is not None:
+                processor = self._had.since(then)
                 idle_ns = now_ns - begun_ns - self._awaited_ns - processor.ran
                 kept_us = max(0, min(idle_ns, processor.waited)) // 1000
             own = self._iteration

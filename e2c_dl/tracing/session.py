@@ -28,12 +28,12 @@ from e2c_dl.trace.recording.recorder import Recorder, Row
 from e2c_dl.tracing import folder
 from e2c_dl.tracing.addresses import placed_at
 from e2c_dl.tracing.lane import Event, Lane
+from e2c_dl.tracing.looks import Looks
 from e2c_dl.tracing.numbers import Numbers
 from e2c_dl.tracing.rendezvous import WITHIN_S, Alone, Exchange, Ranks, meet, own_peer
-from e2c_dl.tracing.rows import Processor
 from e2c_dl.tracing.said import Said
 from e2c_dl.tracing.samplers.sampled import SAMPLERS
-from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Sampler, unknown
+from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Sampler
 from e2c_dl.tracing.settings import Settings
 
 MOST_EVENTS = 20_000  # in memory, until it is known whose they are: the newest
@@ -71,7 +71,7 @@ class Session(Numbers):
         self._last_ns = 0  # of the iterations that have ended
         self._samplers: list[Sampler] = []
         self._at_ends: tuple[Callable[[int, int], object], ...] = ()
-        self._processor: Callable[[], Processor | None] = unknown
+        self._looks = Looks()
         self._tell_failure: Callable[[str], None] = _to_standard_error
 
     @property
@@ -114,8 +114,7 @@ class Session(Numbers):
             self.limited(f"ranks {', '.join(map(str, ranks.missing))} are not traced, or came too late")
         self._each(lambda sampler: sampler.on_ready(ranks, self))
         self._at_ends = tuple(act for sampler in self._samplers if (act := sampler.at_ends()) is not None)
-        for sampler in self._samplers:
-            self._processor = sampler.processor() or self._processor
+        self._looks = Looks(self._samplers)
 
     def _open(self, ranks: Ranks) -> None:
         self.ranks = ranks
@@ -136,7 +135,7 @@ class Session(Numbers):
         self._recorder.close()
         self.said.move_out()
         folder.remove(self.folder)
-        self._recorder, self._folder, self._at_ends, self._processor = None, None, (), unknown
+        self._recorder, self._folder, self._at_ends, self._looks = None, None, (), Looks()
 
     # ---- what it did
 
@@ -191,8 +190,8 @@ class Session(Numbers):
 
     def begin_iteration(self, iteration: int) -> None:
         self.iteration, self.begun_ns = iteration, self.clock()
-        self._processor()  # from here on
-        self.events.append((self._begun, self.begun_ns, iteration))
+        self._looks.here()
+        self.events.append((self._begun, self.begun_ns, iteration, self._looks.seen()))
 
     def end_iteration(self, now_ns: int) -> None:
         """The iteration under way has ended at ``now_ns``, and the next has begun."""
@@ -202,7 +201,11 @@ class Session(Numbers):
         if begun_ns is None:
             return
         self.iterations_done = self.iteration = following = self.iteration + 1
-        self.events.append((self._over, now_ns, following, self._processor()))
+        try:
+            seen = self._looks.look()
+        except OSError:  # as Looks.seen, a frame less
+            seen = None
+        self.events.append((self._over, now_ns, following, seen))
         if self._first_ns is None:
             self._first_ns = begun_ns
         self._last_ns = now_ns
@@ -248,13 +251,13 @@ class Session(Numbers):
                 folder.remove(self.folder)
         except (E2cDlError, OSError) as error:
             self._stop(f"how it ended is not in its trace: {error}")
-        self._silent, self._recorder, self._at_ends, self._processor = True, None, (), unknown
+        self._silent, self._recorder, self._at_ends, self._looks = True, None, (), Looks()
         self.said.alone()
 
     def abandon(self) -> None:
         """This process is a fork of the rank: it records nothing."""
         self._silent, self._recorder, self._samplers, self._at_ends = True, None, [], ()
-        self._processor = unknown
+        self._looks = Looks()
 
     def _leave(self, failure: str) -> None:
         assert self.ranks is not None

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.tracing.rendezvous import Ranks
-from e2c_dl.tracing.rows import Processor
 
 FLUSH_EVERY_S = 0.9
 """Between two writings of what samplers find, which a kill costs. Rarer than spans: counters tell what was lost."""
@@ -69,10 +68,10 @@ class Sampler(ABC):
         """
         return None
 
-    def processor(self) -> Callable[[], Processor | None] | None:
-        """What says how long the thread that trains ran, and waited for a processor, since it was asked last.
+    def processor(self) -> Callable[[], bytes | None] | None:
+        """What says how long this thread, which trains, has run and waited for a processor, as ``Processor.of`` reads.
 
-        It is asked where an iteration begins and ends, takes microseconds, and never raises. None: it does not know.
+        It is asked where an iteration begins and ends, takes microseconds, and raises OSError alone. None: nothing.
         """
         return None
 

@@ -14,6 +14,7 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.records import ProcessorFacts
 from e2c_dl.errors import ArchiveError
+from e2c_dl.tracing.looks import Looks
 from e2c_dl.tracing.rows import Processor
 from e2c_dl.tracing.samplers.counters import EVERY_S
 from e2c_dl.tracing.samplers.processors import Processors
@@ -46,18 +47,21 @@ def test_facts_hold_what_the_training_thread_had_up_to_now_and_at_the_end(tmp_pa
     assert ProcessorFacts(ran_s=0.0, waited_s=0.0).waited_share == 0.0
 
 
-def test_it_says_what_the_thread_had_since_it_was_asked_last(tmp_path: Path) -> None:
+def test_it_says_what_the_thread_has_had_by_now(tmp_path: Path) -> None:
     counted(tmp_path, 100, 200)
     processors = Processors(tmp_path)
-    assert processors.processor() is None, "before it began"
+    assert Looks([processors]).seen() is None, "before it began"
     processors.on_ready(RANKS, Recording(tmp_path))
-    since = processors.processor()
-    assert since is not None
+    looks = Looks([processors])
     counted(tmp_path, 150, 290)
-    assert since() == Processor(ran=50, waited=90)
-    assert since() == Processor(ran=0, waited=0)
+    assert Processor.of(looks.seen()) == Processor(ran=150, waited=290)
     processors.on_end()
-    assert since() is None
+    assert looks.seen() is None
+
+
+@pytest.mark.parametrize("look", [None, b"", b"1 2", b"1 x 3", b"another file's\n"])
+def test_what_is_no_count_tells_nothing(look: bytes | None) -> None:
+    assert Processor.of(look) is None
 
 
 def test_nothing_is_said_where_the_kernel_does_not_count(tmp_path: Path) -> None:
@@ -106,22 +110,20 @@ def test_a_script_beside_another_program_on_its_processor_is_told_to_have_waited
     assert told.startswith("ranks waited for processors that others had, ")
 
 
-def test_who_asks_is_the_thread_that_trains(tmp_path: Path) -> None:
+def test_who_is_here_is_the_thread_that_trains(tmp_path: Path) -> None:
     counted(tmp_path, 100, 200)
     processors = Processors(tmp_path)
     processors.on_ready(RANKS, Recording(tmp_path))
-    since = processors.processor()
-    assert since is not None and since() == Processor(0, 0)
-    found = []
+    looks, found = Looks([processors]), []
+    assert Processor.of(looks.seen()) == Processor(100, 200)
 
     def train() -> None:
         counted(tmp_path, 1000, 5000)
-        found.append(since())
-        counted(tmp_path, 1010, 5300)
-        found.append(since())
+        looks.here()
+        found.append(Processor.of(looks.seen()))
 
     other = threading.Thread(target=train)
     other.start()
     other.join()
-    assert found == [Processor(0, 0), Processor(10, 300)]
+    assert found == [Processor(1000, 5000)]
     processors.on_end()
