@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,7 +33,7 @@ from e2c_dl.trace.collectives import Collectives, collectives, of_library
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import Trace
 
-MOST_UNUSED = 4096  # links: all of 64 hosts
+MOST_UNUSED = 40_000  # links: all of 200 hosts
 LUCK = 2.0  # times longer than losses by design make it: bad luck, beyond it something else
 
 
@@ -106,8 +106,9 @@ class Observed:
         if self.trace is not self.whole:  # ranks go at their own pace: nothing is cut off
             messages = join(self.whole)
             delays_ns = self._delays_ns_of(messages)
+        designed = self._as_designed(retraining)
         return retraining.world(
-            self.whole, messages, delays_ns, self._restored, self._as_designed(retraining),
+            self.whole, messages, delays_ns, self._restored, designed, self._unused(retraining, designed),
             modelled=self.design.reference.modelled, changing=self._changing, ways_back=self._ways_back,
             hardware=self.design.reference.hardware,
         )  # fmt: skip
@@ -157,12 +158,11 @@ class Observed:
 
         In a modelled world of those, too, that depart: they are that once they are restored.
         Those that carried something, and their ways back, whose delay is half of a round trip; and all others that the
-        strategy may use, if they are not more than MOST_UNUSED.
+        strategy may use.
         """
         names, design = {rank.rank: rank.host for rank in self.trace.ranks}, self.design.foreseen
         used = self.messages.by_link().keys()
-        may_be_used = retraining.strategy().used_links([rank.layer for rank in self.trace.ranks])
-        pairs = {*used, *((dst, src) for src, dst in used), *(may_be_used if len(may_be_used) <= MOST_UNUSED else ())}
+        pairs = {*used, *((dst, src) for src, dst in used), *self._may_be_used(retraining)}
         departs = {(each.element.src, each.element.dst) for each in self._restored.changes}
         by_themselves = departs - {(names[src], names[dst]) for src, dst in self._ways_back}
         as_measured = {
@@ -177,6 +177,18 @@ class Observed:
                 if designed.own is not None and (not designed.loses or self._loses_as_designed(pair)):
                     found[src, dst] = designed
         return found
+
+    def _unused(self, retraining: Retraining, known: Container[tuple[int, int]]) -> Mapping[tuple[int, int], Designed]:
+        """(src rank, dst rank) -> its design, of the others that the strategy may use, but has not used."""
+        used, names = self.messages.by_link().keys(), {rank.rank: rank.host for rank in self.trace.ranks}
+        return {
+            (src, dst): self.design.foreseen.alone((names[src], names[dst]))
+            for src, dst in self._may_be_used(retraining) if (src, dst) not in used and (src, dst) not in known
+        }  # fmt: skip
+
+    def _may_be_used(self, retraining: Retraining) -> Collection[tuple[int, int]]:
+        found = retraining.strategy().used_links([rank.layer for rank in self.trace.ranks])
+        return found if len(found) <= MOST_UNUSED else ()
 
     def _is_as_designed(self, line: Bottleneck, departs: Collection[tuple[str, str | None]]) -> bool:
         """Whether what a line and its links are like is known: a model's, of whose links none ``departs`` or loses."""

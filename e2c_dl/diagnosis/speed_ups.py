@@ -100,7 +100,7 @@ def _twice_as_fast(
             twice = Change(element=element, phases=COMPUTE, scale=Piecewise.constant(1 / TWICE))
             yield _Asked(element=element, whatif=WhatIf(changes=(twice,)))
         else:
-            scale, link = 1 / TWICE, links.get(element)
+            scale, link = 1 / TWICE, None if replay.shares_lines else links.get(element)
             if link is not None and link.designed.left is not None:  # else only the replay knows of it, or it is alone
                 scale = _scale(link, link.designed.left, TWICE, is_slow=element in slow)
             yield _Asked(element=element, whatif=scaled(element, scale))
@@ -111,9 +111,10 @@ def _twice_as_fast(
             scales = {
                 link: _scale(each, left_for[each.pair], 1.0, is_slow=link in slow) for link, each in users.items()
             }
-            line = WhatIf(lines=(Line(links=frozenset(users), scale=Piecewise.constant(1 / TWICE)),))
-            whatif = WhatIf.together([*(scaled(link, scale) for link, scale in scales.items()), line])
-            yield _Asked(element=Element(kind=ElementKind.SHARED, src=shared.name), whatif=whatif)
+            faster = WhatIf.together(scaled(link, scale) for link, scale in scales.items()).changes
+            line = Line(links=frozenset(users), scale=Piecewise.constant(1 / TWICE), instead=faster)
+            element = Element(kind=ElementKind.SHARED, src=shared.name)
+            yield _Asked(element=element, whatif=WhatIf(changes=faster, lines=(line,)))
 
 
 def _scale(link: ObservedLink, left: Piecewise, times: float, *, is_slow: bool) -> float:

@@ -83,7 +83,8 @@ def _of_whole(
         known = {(each.element.src, each.element.dst or ""): each.restored for each in run.observed.links.departures}
         there = restoring(there, changed, known, run.scenario.topology.link)
     prediction = resimulated(world, other, there, on_lap=partial(_told, tell))
-    by_luck = any(link.loses for link in world.links.values())  # a replay has those segments lost that were
+    used = (link for link in world.links.values() if link.messages)
+    by_luck = any(link.loses for link in used)  # a replay has those segments lost that were
     is_near = (run.retraining.decided_anew or by_luck) and abs(world.error) <= CLOSE
     by_time = run.scenario.training.ends.unit is Unit.SECONDS
     if not (run.retraining.decides or is_near or without or by_time):  # replayed, it would have as many iterations

@@ -49,6 +49,9 @@ class Line:
     """What links share, made faster or slower, for a world in which they share it; a replay goes by their changes."""
 
     links: frozenset[Element]
+    instead: tuple[
+        Change, ...
+    ] = ()  # of its links, among the changes: what a replay goes by, and such a world does not
     scale: Piecewise  # over seconds of training: times as long as observed
     designed_bps: Piecewise | None = None  # if known, what it is where it is faster than observed
 
@@ -90,6 +93,11 @@ class Predictor(Protocol):
         """How many what-ifs take no more than a second or so."""
         ...
 
+    @property
+    def shares_lines(self) -> bool:
+        """Whether links of one line leave each other less in it; else each is as fast as it was, or is changed."""
+        ...
+
     def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
         """Run time after each of ``whatifs``. Raises: KeyError, if an element is not in the run."""
         ...
@@ -105,6 +113,10 @@ class Predictor(Protocol):
 
 class OneLuck:
     """What a Predictor of one luck has in common: nothing in it hangs on chance, or it is the run's own."""
+
+    @property
+    def shares_lines(self) -> bool:
+        return False
 
     def laps_ns(self: Predictor, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
         return [(self.replayed_ns,), *((ns,) for ns in self.runs_ns(whatifs))]

@@ -49,26 +49,33 @@ def restoring(
 ) -> WhatIf:
     """``change``, which ``changed`` asks for; a link of which it makes what was ``designed`` is that altogether.
 
-    TCP's windows, too, and the way back. Only by so much less rate or delay as is asked for, it would keep windows that
-    its delay has had open slowly. ``known``: link that departs -> what restores it.
+    TCP's windows, too, and the way back, unless something else is asked of that. Only by so much less rate or delay as
+    is asked for, it would keep windows that its delay has had open slowly. ``known``: link that departs -> what
+    restores it.
     """
-    found = list(change.changes)
+    found, elsewhere = list(change.changes), {each.element for each in change.changes}
     for pair, restored in known.items():
         asked = changed.links.get(pair)
         if asked is not None and _is_designed(asked, restored, pair, designed(*pair)):
-            own = {each.element for each in restored.changes}
-            found = [each for each in found if each.element not in own] + [*restored.changes]
+            own = [each for each in restored.changes if _of(each) == pair or each.element not in elsewhere]
+            told = {each.element for each in own}
+            found = [each for each in found if each.element not in told] + own
     return replace(change, changes=tuple(found))
 
 
 def _is_designed(asked: LinkChange, restored: WhatIf, pair: Pair, designed: Link) -> bool:
-    """Whether ``asked`` gives a link, in all in which it departs, the value that was designed."""
-    own = [each for each in restored.changes if (each.element.src, each.element.dst) == pair]
+    """Whether ``asked`` gives a link, in all in which it departs, the value that was designed, and no other."""
+    own = [each for each in restored.changes if _of(each) == pair]
     delay = any(each.less_s.values.any() for each in own)
     rate = any((each.scale.values[delay:] != 1).any() for each in own)  # of a delay, the first are windows that open
-    wanted = [(rate, designed.rate_bps, asked.rate_bps), (delay, designed.delay_s, asked.delay_s)]
-    needed = [(by_design, value) for departs, by_design, value in wanted if departs]
-    return bool(needed) and all(by_design == value for by_design, value in needed)
+    left = [(rate, asked.rate_bps, asked.rate_factor), (delay, asked.delay_s, asked.delay_factor)]
+    as_it_was = [not departs and value is None and factor == 1 for departs, value, factor in left]
+    by_design = [asked.rate_bps == designed.rate_bps, asked.delay_s == designed.delay_s]
+    return (rate or delay) and all(map(any, zip(as_it_was, by_design, strict=True)))
+
+
+def _of(change: Change) -> tuple[str, str | None]:
+    return change.element.src, change.element.dst
 
 
 def _of_link(element: Element, change: LinkChange, link: MeasuredLink) -> Change:

@@ -52,6 +52,7 @@ class MeasuredHost:
     begun_ns: tuple[int, ...] = ()  # of training, each gradient; none: whenever it is taken
     steps_begun_ns: tuple[int, ...] = ()
     vector_ns_per_byte: float = 0.0  # of copies, sums and scalings alike
+    vectors_ns: int = 0  # all of them
     seconds_of: SecondsOf = float  # in proportion to its samples, unless a profile says better
     again: float = 1.0  # what gradients take in other laps, as part of what they took: see :mod:`.alike`
     factor: Piecewise | None = None  # times slower by design, over seconds of training; None: it never changes
@@ -70,11 +71,12 @@ class MeasuredHost:
         )  # fmt: skip
 
     def busy_ns(self, phases: Collection[Phase]) -> int:
-        """How long it was in ``phases``, its vectors aside."""
+        """How long it was in ``phases``."""
         pieces = (piece for _, gradient in self.gradients for piece in gradient if piece.phase in phases)
         steps_ns = sum(self.steps_ns) if Phase.STEP in phases else 0
         evaluations_ns = sum(self.evaluations_ns) if Phase.EVALUATE in phases else 0
-        return sum(piece.end_ns - piece.start_ns for piece in pieces) + steps_ns + evaluations_ns
+        vectors_ns = self.vectors_ns if Phase.REDUCE in phases else 0
+        return sum(piece.end_ns - piece.start_ns for piece in pieces) + steps_ns + evaluations_ns + vectors_ns
 
     def evaluating_as(self, other: MeasuredHost) -> MeasuredHost:
         """This host, in whose run ``other`` evaluated: it takes as much longer for that as for a gradient."""
@@ -99,7 +101,8 @@ class MeasuredPace:
     """The times of ``host`` taken again in one run, as ``changes`` (all of this host) have it.
 
     A change holds for what was begun while it does, in the run that was measured: when that is taken again is another
-    time, for a run that is restored is ahead. What the host's design has change goes by that other time.
+    time, for a run that is restored is ahead. What the host's design has change goes by that other time, and so do
+    vectors, of which only the sum was measured.
     """
 
     def __init__(self, host: MeasuredHost, changes: Sequence[Change] = (), *, seed: int, lap: int = 0) -> None:
@@ -109,8 +112,6 @@ class MeasuredPace:
         self._steps = _taken(_begun(host.steps_ns or _NOT_MEASURED, host.steps_begun_ns), _length_ns, draw, lap)
         self._evaluations = _taken(host.evaluations_ns or _NOT_MEASURED, float, draw, lap)
         self.pauses = Pauses()
-        cost = host.vector_ns_per_byte * self._scale(Phase.REDUCE, 0)
-        self.copy_ns_per_byte = self.accumulate_ns_per_byte = self.scale_ns_per_byte = cost
 
     def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
         """The next gradient, for a batch of ``samples`` samples, begun at ``begin_ns``."""
@@ -128,6 +129,12 @@ class MeasuredPace:
             found.append(Segment(phase, bucket, start_ns + shift_ns, start_ns + shift_ns + length_ns))
             shift_ns += length_ns - (end_ns - start_ns)
         return found
+
+    def copied_ns(self, nbytes: int, begin_ns: int) -> int:
+        cost = nbytes * self._host.vector_ns_per_byte
+        return round(cost * self._scale(Phase.REDUCE, begin_ns)) if self._changes else round(cost)
+
+    accumulated_ns = scaled_ns = copied_ns
 
     def stepped_ns(self, begin_ns: int) -> int:
         length_ns, begun_ns = next(self._steps)

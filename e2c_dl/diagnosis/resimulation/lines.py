@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
-from e2c_dl.diagnosis.replay.whatif import Line
-from e2c_dl.diagnosis.resimulation.world import at_rates
+from e2c_dl.diagnosis.replay.whatif import Line, WhatIf
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.trace.messages import MessageArray, Messages
 from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
@@ -61,6 +61,37 @@ def measured_line(
         found_bps = _least_bps(within, bps) if departs else _full_bps(within, bps, designed.rate_bps)
         rates_bps.append(found_bps or usual_bps)
     return at_rates(designed, starts_s.tolist(), rates_bps)
+
+
+def changed_line(bottleneck: SharedRate, change: WhatIf, ranks: Mapping[str, int]) -> SharedRate:
+    """``bottleneck`` after ``change``: its rate, which was measured, times what its line is faster."""
+    lines = lines_of(bottleneck, change, ranks)
+    if not lines:
+        return bottleneck
+    steps = [*bottleneck.rates()] if bottleneck.rates is not None else [(0.0, bottleneck.rate_bps)]
+    measured = Piecewise(starts_s=np.array([at_s for at_s, _ in steps]), values=np.array([bps for _, bps in steps]))
+    designed = [each.designed_bps for each in lines if each.designed_bps is not None]
+    moments_s = [each.starts_s for each in (measured, *designed, *(line.scale for line in lines))]
+    starts_s = np.unique(np.concatenate(moments_s))
+    scale = np.prod([each.scale.at(starts_s) for each in lines], axis=0)
+    rates_bps = measured.at(starts_s) / scale
+    for each in designed:
+        rates_bps = np.where(scale < 1, each.at(starts_s), rates_bps)
+    return at_rates(bottleneck, starts_s.tolist(), rates_bps.tolist())
+
+
+def lines_of(bottleneck: SharedRate, change: WhatIf, ranks: Mapping[str, int]) -> list[Line]:
+    """What ``change`` says of ``bottleneck``."""
+    return [
+        each for each in change.lines
+        if {(ranks[link.src], ranks[link.dst or ""]) for link in each.links} <= {*bottleneck.links}
+    ]  # fmt: skip
+
+
+def at_rates(bottleneck: SharedRate, starts_s: Sequence[float], rates_bps: Sequence[float]) -> SharedRate:
+    """``bottleneck`` at each of ``rates_bps``, from the second on that ``starts_s`` has for it: 0 for the first."""
+    steps = tuple(zip(starts_s, rates_bps, strict=True))
+    return replace(bottleneck, rate_bps=rates_bps[0], rates=partial(iter, steps) if len(steps) > 1 else None)
 
 
 def _begun(rows: MessageArray, origin_ns: int, begin_s: float, end_s: float) -> npt.NDArray[np.bool_]:

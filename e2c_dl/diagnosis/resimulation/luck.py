@@ -80,6 +80,10 @@ class Laps:
     def cheap(self) -> int:
         return max(LEAST_CHEAP, self.one.cheap // self.least)
 
+    @property
+    def shares_lines(self) -> bool:
+        return self.one.shares_lines
+
     def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
         return [self._few_ns(each) for each in whatifs]
 

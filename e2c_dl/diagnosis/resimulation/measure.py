@@ -25,10 +25,10 @@ from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.batches import by_changes, recorded_batches
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
-from e2c_dl.diagnosis.resimulation.lines import known_line, measured_line
+from e2c_dl.diagnosis.resimulation.lines import known_line, lines_of, measured_line
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_links
 from e2c_dl.diagnosis.resimulation.sinks import Spent
-from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld, lines_of
+from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.model import Scenario, Tcp
@@ -130,7 +130,8 @@ class Retraining:
 
     def world(
         self, trace: Trace, messages: Messages, delays_ns: Mapping[RankPair, int | Longs],
-        restored: WhatIf = UNCHANGED, designed: Mapping[RankPair, Designed] = MappingProxyType({}), *,
+        restored: WhatIf = UNCHANGED, designed: Mapping[RankPair, Designed] = MappingProxyType({}),
+        unused: Mapping[RankPair, Designed] = MappingProxyType({}), *,
         modelled: bool = False, changing: Changing = UNCHANGING, ways_back: Set[RankPair] = frozenset(),
         hardware: Mapping[str, str] = MappingProxyType({}),
     ) -> MeasuredWorld:  # fmt: skip
@@ -140,7 +141,7 @@ class Retraining:
         ``restored``: what makes links that depart as designed, which tells when their rates changed. ``designed``:
         links that are as designed, as far as anybody knows, and have a rate: what carried too little to show that, and
         what carried nothing; in a ``modelled`` world all of them, for nothing else but a model slowed them, and what
-        those that depart are once they are restored.
+        those that depart are once they are restored. ``unused``: others that carried nothing, and may be used.
         ``changing``: what else changes by design. ``ways_back``: links that depart by nothing but what the other way,
         which is late, makes of them; in a modelled world they are as designed, and simulated acknowledgements are late.
         ``hardware``: host -> class, of which what a batch takes goes by its samples alike.
@@ -173,7 +174,7 @@ class Retraining:
                 )
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
-            links=links,
+            links={**self._alike(unused), **links},
             restored={
                 pair: (frozenset(own), replace(links[pair], rate_bps=self._own(pair, changing.rates_bps)))
                 for pair, own in alone.items() if pair in slowest_bps
@@ -211,6 +212,13 @@ class Retraining:
                 link = link.or_designed(found[pair], surely=modelled)
             found[pair] = link
         return found
+
+    def _alike(self, unused: Mapping[RankPair, Designed]) -> dict[RankPair, MeasuredLink]:
+        """Links that carried nothing, those of one design one and the same. On a measured line none has a TCP."""
+        on_lines = {pair for line in self.bottlenecks for pair in line.links}
+        kinds = {pair: (of, None if pair in on_lines else self.tcp) for pair, of in unused.items()}
+        made = {kind: designed_link(*kind) for kind in {*kinds.values()}}
+        return {pair: made[kind] for pair, kind in kinds.items()}
 
     def _own(self, pair: RankPair, rates: Mapping[RankPair, Piecewise]) -> Piecewise:
         """Rate of a link that passes a shared bottleneck, as designed; ``rates``: of those that change by design."""
@@ -259,7 +267,8 @@ def _rehearsed(world: MeasuredWorld, trace: Trace, origin_ns: int) -> tuple[Meas
         batches = recorded or [*asked[host.name], *[host.samples] * len(host.gradients)]
         batches = batches[: len(host.gradients)]
         gradients = tuple((batch, gradient) for batch, (_, gradient) in zip(batches, host.gradients, strict=True))
-        found.append(replace(host, gradients=gradients, vector_ns_per_byte=taken_ns / written if written else 0.0))
+        per_byte = taken_ns / written if written else 0.0
+        found.append(replace(host, gradients=gradients, vector_ns_per_byte=per_byte, vectors_ns=taken_ns))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -24,9 +25,9 @@ from itertools import pairwise
 import numpy as np
 
 from e2c_dl.diagnosis.model import Element, ElementKind
-from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, Line, OneLuck, WhatIf
+from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, OneLuck, WhatIf
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
+from e2c_dl.diagnosis.resimulation.lines import changed_line
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
 from e2c_dl.errors import AnalysisError
@@ -110,7 +111,7 @@ class MeasuredWorld(OneLuck):
         try:
             simulate(
                 self.strategy, hosts=self._hosts(change, lap, paced), links=self._links(change),
-                bottlenecks=[self._shared(each, change) for each in self.bottlenecks], sink=sink,
+                bottlenecks=[changed_line(each, change, self._rank) for each in self.bottlenecks], sink=sink,
                 iterations=NO_TIMES, allotment=self.allotment(),
                 seed=self.seed + lap, evaluate_every=self.evaluate_every, checked=False, computes=computes,
                 on_progress=on_progress, as_seen=self.wrapping,
@@ -186,6 +187,10 @@ class MeasuredWorld(OneLuck):
         return (*map(_host, names), *links)
 
     @property
+    def shares_lines(self) -> bool:
+        return bool(self.bottlenecks)
+
+    @property
     def named_links(self) -> Mapping[Pair, MeasuredLink]:
         """Its links by the names of their hosts."""
         return {(self.hosts[src].name, self.hosts[dst].name): link for (src, dst), link in self.links.items()}
@@ -211,13 +216,21 @@ class MeasuredWorld(OneLuck):
 
     def _links(self, change: WhatIf) -> Mapping[RankPair, LinkModel]:
         changes: dict[RankPair, list[Change]] = {}
-        shared = {link for line in change.lines for link in line.links}  # their own rates are as designed
+        by_line = Counter(each for line in change.lines for each in line.instead)  # their own rates are as designed
         for each in change.changes:
-            if each.element.kind is ElementKind.LINK and each.element not in shared:
+            if by_line[each]:
+                by_line[each] -= 1
+            elif each.element.kind is ElementKind.LINK:
                 changes.setdefault(self._pair(each.element), []).append(each)
         moving = {self._pair(each) for each in change.moving if each.kind is ElementKind.LINK}
-        found = {}
+        found: dict[RankPair, LinkModel] = {}
+        made: dict[int, LinkModel] = {}  # of links that are one and the same
         for pair, link in self.links.items():
+            if not link.messages and pair not in changes:
+                if id(link) not in made:
+                    made[id(link)] = model_of(link, self.tcp)
+                found[pair] = made[id(link)]
+                continue
             own = changes.get(pair, [])
             if pair in self.restored and self.restored[pair][0] <= {*own}:
                 needed, link = self.restored[pair]
@@ -225,41 +238,11 @@ class MeasuredWorld(OneLuck):
             found[pair] = model_of(link, self.tcp, own, moving=pair in moving)
         return found
 
-    def _shared(self, bottleneck: SharedRate, change: WhatIf) -> SharedRate:
-        """``bottleneck`` after ``change``: its rate, which was measured, times what its line is faster."""
-        lines = lines_of(bottleneck, change, self._rank)
-        if not lines:
-            return bottleneck
-        steps = [*bottleneck.rates()] if bottleneck.rates is not None else [(0.0, bottleneck.rate_bps)]
-        measured = Piecewise(starts_s=np.array([at_s for at_s, _ in steps]), values=np.array([bps for _, bps in steps]))
-        designed = [each.designed_bps for each in lines if each.designed_bps is not None]
-        moments_s = [each.starts_s for each in (measured, *designed, *(line.scale for line in lines))]
-        starts_s = np.unique(np.concatenate(moments_s))
-        scale = np.prod([each.scale.at(starts_s) for each in lines], axis=0)
-        rates_bps = measured.at(starts_s) / scale
-        for each in designed:
-            rates_bps = np.where(scale < 1, each.at(starts_s), rates_bps)
-        return at_rates(bottleneck, starts_s.tolist(), rates_bps.tolist())
-
     def _pair(self, element: Element) -> RankPair:
         pair = self._rank[element.src], self._rank[element.dst or ""]
         if pair not in self.links:
             raise KeyError(element)
         return pair
-
-
-def lines_of(bottleneck: SharedRate, change: WhatIf, ranks: Mapping[str, int]) -> list[Line]:
-    """What ``change`` says of ``bottleneck``."""
-    return [
-        each for each in change.lines
-        if {(ranks[link.src], ranks[link.dst or ""]) for link in each.links} <= {*bottleneck.links}
-    ]  # fmt: skip
-
-
-def at_rates(bottleneck: SharedRate, starts_s: Sequence[float], rates_bps: Sequence[float]) -> SharedRate:
-    """``bottleneck`` at each of ``rates_bps``, from the second on that ``starts_s`` has for it: 0 for the first."""
-    steps = tuple(zip(starts_s, rates_bps, strict=True))
-    return replace(bottleneck, rate_bps=rates_bps[0], rates=partial(iter, steps) if len(steps) > 1 else None)
 
 
 def of_host(change: WhatIf, host: str) -> tuple[Change, ...]:

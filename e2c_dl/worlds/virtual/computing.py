@@ -39,9 +39,9 @@ class HostPace:
         self.pauses = Pauses(host.pauses)
         self._step_ns = self._profile.step_s * host.vector_factor * 1e9
         ns_per_byte = 1e9 * host.vector_factor
-        self.copy_ns_per_byte = self._profile.copy_s_per_byte * ns_per_byte
-        self.accumulate_ns_per_byte = self._profile.accumulate_s_per_byte * ns_per_byte
-        self.scale_ns_per_byte = self._profile.scale_s_per_byte * ns_per_byte
+        self._copy_ns_per_byte = self._profile.copy_s_per_byte * ns_per_byte
+        self._accumulate_ns_per_byte = self._profile.accumulate_s_per_byte * ns_per_byte
+        self._scale_ns_per_byte = self._profile.scale_s_per_byte * ns_per_byte
 
     def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
         """A gradient of ``samples`` samples that begins at ``begin_ns``, piece by piece."""
@@ -67,6 +67,15 @@ class HostPace:
                 for phase, bucket, start, end in segments
             ]
         return segments
+
+    def copied_ns(self, nbytes: int, begin_ns: int) -> int:
+        return round(nbytes * self._copy_ns_per_byte)
+
+    def accumulated_ns(self, nbytes: int, begin_ns: int) -> int:
+        return round(nbytes * self._accumulate_ns_per_byte)
+
+    def scaled_ns(self, nbytes: int, begin_ns: int) -> int:
+        return round(nbytes * self._scale_ns_per_byte)
 
     def stepped_ns(self, begin_ns: int) -> int:
         """How long a step that begins at ``begin_ns`` takes."""

@@ -28,12 +28,21 @@ class Pace(Protocol):
     """The durations of one rank's host in one run, in ns; asked in order of time, as each begins."""
 
     pauses: Pauses
-    copy_ns_per_byte: float
-    accumulate_ns_per_byte: float
-    scale_ns_per_byte: float
 
     def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
         """A gradient of ``samples`` samples that begins at ``begin_ns``, piece by piece."""
+        ...
+
+    def copied_ns(self, nbytes: int, begin_ns: int) -> int:
+        """How long a copy of a vector of ``nbytes`` takes that begins at ``begin_ns``."""
+        ...
+
+    def accumulated_ns(self, nbytes: int, begin_ns: int) -> int:
+        """The same of adding one to another."""
+        ...
+
+    def scaled_ns(self, nbytes: int, begin_ns: int) -> int:
+        """The same of multiplying one by a number."""
         ...
 
     def stepped_ns(self, begin_ns: int) -> int:

@@ -204,22 +204,22 @@ class VirtualWorker(Messenger):
     async def copy(self, into: Vector, values: Vector) -> None:
         if not self.shapes:
             into[:] = values
-        await self._in_loop(Phase.REDUCE, round(into.nbytes * self._pace.copy_ns_per_byte))
+        await self._in_loop(Phase.REDUCE, self._pace.copied_ns(into.nbytes, self.kernel.now_ns))
 
     async def accumulate(self, into: Vector, values: Vector, factor: float = 1.0) -> None:
         if not self.shapes:
             into += values if factor == 1.0 else factor * values
-        await self._in_loop(Phase.REDUCE, round(into.nbytes * self._pace.accumulate_ns_per_byte))
+        await self._in_loop(Phase.REDUCE, self._pace.accumulated_ns(into.nbytes, self.kernel.now_ns))
 
     async def scale(self, vector: Vector, factor: float) -> None:
         if not self.shapes:
             vector *= factor
-        await self._in_loop(Phase.REDUCE, round(vector.nbytes * self._pace.scale_ns_per_byte))
+        await self._in_loop(Phase.REDUCE, self._pace.scaled_ns(vector.nbytes, self.kernel.now_ns))
 
     async def apply(self, into: Vector, update: Vector, *, src: int, staleness: int) -> None:
         if not self.shapes:
             into += update
-        cost_ns = round(into.nbytes * self._pace.accumulate_ns_per_byte)
+        cost_ns = self._pace.accumulated_ns(into.nbytes, self.kernel.now_ns)
         await self._in_loop(Phase.REDUCE, cost_ns, src=src, staleness=min(staleness, MOST_STALENESS))
 
     async def round_as_sent(self, values: Vector) -> None:
@@ -227,7 +227,7 @@ class VirtualWorker(Messenger):
 
     async def calculate(self, work: Callable[[], T], *, nbytes: int, shapes: Callable[[], T]) -> T:
         result = shapes() if self.shapes else work()
-        await self._in_loop(Phase.REDUCE, round(nbytes * self._pace.accumulate_ns_per_byte))
+        await self._in_loop(Phase.REDUCE, self._pace.accumulated_ns(nbytes, self.kernel.now_ns))
         return result
 
     def _onset(self, onset: Onset | None) -> None:

@@ -7,9 +7,11 @@ from synthetic import Ring, simulate
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.model import Element, ElementKind, Report
+from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.replay.replay import Replay
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, WhatIf
 from e2c_dl.diagnosis.speed_ups import PATIENCE, speed_ups
-from e2c_dl.topology import Link
+from e2c_dl.topology import Bottleneck, Link
 
 SECOND = 10**9
 RUN_S = 100
@@ -25,6 +27,7 @@ class Known:
     saves_s: Sequence[float]
     most_s: Sequence[float]
     cheap: int = 4
+    shares_lines: bool = False
     replayed_ns: int = RUN_S * SECOND
 
     @property
@@ -104,3 +107,34 @@ def test_a_run_that_nothing_shortens_has_no_groups(design: Design) -> None:
     known = Known(saves_s=[0.0] * 6, most_s=[0.0] * 6)
     assert speed_ups(known, (), design)[1] == ()
     assert known.runs_ns([UNCHANGED]) == [RUN_S * SECOND]
+
+
+def test_a_link_on_a_line_is_twice_as_fast_by_itself_where_the_line_is_shared_again() -> None:
+    """Where nobody shares it, what the others then leave a link is in its what-if."""
+    pair = ("edge-1", "edge-2")
+    ring = replace(EQUAL, links=(Link(rate_bps=1e9, delay_s=0.001),) * 5)
+    reference = ring.reference()
+    line = Bottleneck(name="up", rate_bps=1.1e9, links=(pair, ("edge-2", "edge-3")))
+    reference = replace(reference, topology=replace(reference.topology, bottlenecks=(line,)))
+    observed = observe(simulate(ring), reference)
+    of_link = {}
+    for shares in (False, True):
+        asked = Asked(observed.replay, shares)
+        speed_ups(asked, observed.carried, observed.design)
+        (change,) = next(each.changes for each in asked.whatifs if each.changes[0].element.dst == "edge-2")
+        of_link[shares] = change.scale.values[0]
+    assert of_link[True] == 0.5 < of_link[False]
+
+
+class Asked:
+    """A Predictor as ``replay`` is, that notes what it is asked for. ``shares_lines``: as it says."""
+
+    def __init__(self, replay: Replay, shares_lines: bool) -> None:
+        self._replay, self.shares_lines, self.whatifs = replay, shares_lines, list[WhatIf]()
+
+    def runs_ns(self, whatifs: Sequence[WhatIf]) -> list[int]:
+        self.whatifs += whatifs
+        return self._replay.runs_ns(whatifs)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._replay, name)

@@ -34,8 +34,9 @@ def line_departure(line: Element, links: Sequence[JudgedLink], design: Design) -
     (bottleneck,) = (each for each in design.bottlenecks if each.name == line.src)
     capacity = design.capacity(bottleneck)
     whole_bps = float(np.median(capacity.values))
+    changes = tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links)
     restored = Line(
-        links=frozenset(each.link.element for each in links), scale=scale,
+        links=frozenset(each.link.element for each in links), scale=scale, instead=changes,
         designed_bps=capacity if design.reference.modelled else None,
     )  # fmt: skip
     alone_bps = sum(each.link.designed_bps for each in links)  # less, if they all need less
@@ -46,10 +47,7 @@ def line_departure(line: Element, links: Sequence[JudgedLink], design: Design) -
         observed=expected_bps / slowdown, expected=expected_bps,
         evidence=f"All links of {line} ({names}) carry their messages {slowdown:.1f} x slower than their shares allow, "
         f"{when.described()}.",
-        restored=WhatIf(
-            changes=tuple(Change(element=each.link.element, scale=each.judged.scale()) for each in links),
-            lines=(restored,),
-        ),
+        restored=WhatIf(changes=changes, lines=(restored,)),
         excess_s=sum(each.judged.excess_s for each in links),
     )  # fmt: skip
 

@@ -28,8 +28,9 @@ from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN
 from e2c_dl.diagnosis.detection.series import FLOOR, FLOOR_MODELLED
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise, added, multiplied
+from e2c_dl.diagnosis.resimulation.lines import at_rates
 from e2c_dl.diagnosis.resimulation.links import designed_link
-from e2c_dl.diagnosis.resimulation.world import at_rates, model_of
+from e2c_dl.diagnosis.resimulation.world import model_of
 from e2c_dl.topology import Bottleneck, BurstLoss, Distribution, Pair
 from e2c_dl.worlds.virtual.links import LinkModel, SharedRate, link_model, shared_rate
 from e2c_dl.worlds.virtual.tcp.alone import Sent, arrivals_ns
