@@ -35,9 +35,7 @@ async def tree_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int
     for child in children(place, len(group)):  # in a fixed order: sums of floats depend on it
         await worker.accumulate(values, await tag.receive(worker, group[child], UP))
     if place:
-        await worker.send(
-            group[parent(place)], tag.message(UP, values, adds=adds)
-        )  # awaited: they are overwritten
+        await worker.send(group[parent(place)], tag.message(UP, values, adds=adds))  # awaited: they are overwritten
     await broadcast(worker, values, tag, group)
 
 
