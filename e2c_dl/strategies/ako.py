@@ -10,7 +10,8 @@ In iteration k a rank
 2. sends all others part k mod p of what it owes, which is then owed no more;
 3. adds the parts that have come from others meanwhile to its own gradient; step.
 
-Nobody waits for a part: after its last iteration a rank says so, and when all have, the rest is applied in one step.
+Nobody waits for a part: after its last iteration a rank says so, adds up what still comes until all have said so, and
+applies that in one step.
 A rank sends on when a whole round of its parts has left: so a link never holds more than one gradient.
 
 The staleness of an update is how many iterations of its own the oldest part in it is behind.
@@ -32,6 +33,8 @@ from typing import ClassVar
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Message, Pending, Strategy, Vector, Worker, any_pair
 from e2c_dl.strategies.collectives import split
+
+ENDED = 1  # step of a rank's last message: nothing more comes
 
 
 class Ako(Strategy):
@@ -65,6 +68,7 @@ class _Rank:
     def __init__(self, worker: Worker, partitions: int) -> None:
         self._worker, self._partitions = worker, partitions
         self._others = [rank for rank in range(worker.size) if rank != worker.rank]
+        self._open = set(self._others)  # those of which more may come
         self._owed = worker.zeros()
         self._leaving: deque[list[Pending[None]]] = deque()  # by iteration
 
@@ -100,20 +104,27 @@ class _Rank:
 
     async def _take(self, into: Vector) -> int | None:
         """Add the parts that are there to ``into``; the iteration of the oldest, None: there is none."""
-        worker, parts = self._worker, split(into, self._partitions)
-        came = worker.arrived("part")
-        for message in came:
-            await worker.accumulate(parts[message.bucket], message.vector)
+        came = [message for message in self._worker.arrived("part") if await self._add(message, into)]
         return min((message.iteration for message in came), default=None)
+
+    async def _add(self, message: Message, into: Vector) -> bool:
+        """Whether ``message`` had a part, which is then added to ``into``; else its source has ended."""
+        if message.step == ENDED:
+            self._open.discard(message.src)
+            return False
+        await self._worker.accumulate(split(into, self._partitions)[message.bucket], message.vector)
+        return True
 
     async def _end(self, done: int) -> None:
         """Tell all others that nothing more comes, and apply what they sent until they said so."""
         worker = self._worker
         for dst in self._others:
-            worker.send(dst, Message(kind="end", iteration=done))
-        for src in self._others:
-            await worker.receive_any("end", sources=[src])  # behind its parts on the same link
+            worker.send(dst, Message(kind="part", iteration=done, step=ENDED))  # behind this rank's parts on that link
         rest = worker.zeros()
-        if await self._take(rest) is not None:
+        more = await self._take(rest) is not None
+        while self._open:  # as they come: a slow rank may send more than may wait
+            message = await worker.receive_any("part", sources=sorted(self._open))
+            more |= message is not None and await self._add(message, rest)
+        if more:
             await worker.copy(worker.gradients, rest)
             await worker.step()

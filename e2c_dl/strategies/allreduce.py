@@ -64,4 +64,4 @@ class Allreduce(Strategy):
         await worker.scale(bucket.values, worker.samples / worker.total_samples)  # only this rank knows its batch
         tag = Tag(kind="chunk", iteration=iteration, bucket=bucket.index)
         sum_over = tree_sum if bucket.values.nbytes < self._tree_below_bytes else ring_sum  # small: delays count
-        await sum_over(worker, bucket.values, tag, range(worker.size))
+        await sum_over(worker, bucket.values, tag, range(worker.size), adds=True)

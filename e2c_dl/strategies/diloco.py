@@ -84,7 +84,7 @@ class DiLoCo(Strategy):
             elif scope is Scope.ALL:  # all ranks keep the velocity alike: their deltas are one after the mean
                 await worker.copy(delta, anchor)  # back to the anchor: as a gradient, it points against the way
                 await worker.accumulate(delta, worker.parameters, -1.0)
-                await self._averaging.mean(worker, delta, iteration, scope)
+                await self._averaging.mean(worker, delta, iteration, scope, adds=True)
                 await self._outer_step(worker, anchor, velocity, delta)
 
     async def _outer_step(self, worker: Worker, anchor: Vector, velocity: Vector, delta: Vector) -> None:

@@ -103,7 +103,8 @@ class _Factors:
         await worker.accumulate(values, self._owed)
         length = self._rank * sum(rows for _, (rows, _) in self._matrices)
         left = await self._calculated(lambda: self._left(values), length + sum(map(_length, self._whole)), values)
-        await ring_sum(worker, left, Tag(kind="left", iteration=iteration, bucket=bucket.index), range(worker.size))
+        tag = Tag(kind="left", iteration=iteration, bucket=bucket.index)
+        await ring_sum(worker, left, tag, range(worker.size), adds=True)
         whole, left = left[length:], left[:length]
         if self._whole:
             await worker.scale(whole, 1 / worker.size)
@@ -122,7 +123,7 @@ class _Factors:
         await worker.copy(values, product)
 
     async def _mean(self, values: Vector, tag: Tag) -> None:
-        await ring_sum(self._worker, values, tag, range(self._worker.size))
+        await ring_sum(self._worker, values, tag, range(self._worker.size), adds=True)
         await self._worker.scale(values, 1 / self._worker.size)
 
     async def _calculated(self, work: Callable[[], Array], length: int, read: Vector) -> Array:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 import virtual_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from live_world import Linear, train
 from quadratic import Problem
 
 from e2c_dl.errors import InputError
@@ -15,6 +19,8 @@ from e2c_dl.strategies.base import Message, Pending, Worker
 from e2c_dl.strategies.collectives import split
 from e2c_dl.strategies.seam.wrapped import Wrapped
 from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.allotment import Equal
+from e2c_dl.worlds.live import OwnShare, network
 
 
 class Watching(Wrapped):
@@ -25,7 +31,7 @@ class Watching(Wrapped):
         self._sent, self._first = sent, 1 if worker.rank == 0 else 0
 
     def send(self, dst: int, message: Message, priority: int = 0) -> Pending[None]:
-        if message.kind == "part" and dst == self._first:
+        if message.payload is not None and dst == self._first:
             self._sent.append(message)
         return super().send(dst, message, priority)
 
@@ -86,6 +92,19 @@ def test_a_slow_rank_slows_nobody_down() -> None:
     )
     ends_ns = [int(run.spans(rank, Phase.ITERATION)["end_ns"].max()) for rank in range(4)]
     assert max(ends_ns[:3]) * 10 < ends_ns[3]
+
+
+def test_who_has_ended_takes_what_slow_ranks_still_send(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "QUEUED_MODELS", 0)
+    monkeypatch.setattr(network, "QUEUED_BYTES", 100_000)  # the slow rank's parts: 40 of 10 kB
+    start = np.zeros(2500, np.float32)
+    computes = [Linear(start, [slice(0, 2500)], lambda _, w: np.ones_like(w), 1.0) for _ in range(2)]
+    train(
+        tmp_path, Ako, computes, [1, 1], 1, settings={"partitions": 1},
+        shares=lambda: [OwnShare(Equal(iterations), 0, time.monotonic_ns) for iterations in (2, 40)],
+    )  # fmt: skip
+    for compute in computes:
+        assert np.allclose(compute.parameters, -21)  # half of what both computed
 
 
 def test_partitions_below_one_are_told() -> None:

@@ -160,6 +160,31 @@ def test_all_ranks_hold_the_same_parameters(name: str, strategy: str, chosen: di
         assert np.array_equal(compute.parameters, computes[0].parameters)
 
 
+AVERAGING: list[tuple[str, dict[str, int | str]]] = [
+    ("localsgd", {"period": 2}), ("localsgd", {"period_within": 1, "period_between": 2}), ("diloco", {"period": 2}),
+    ("prague", {}), ("prague", {"groups": "random"}), ("prague", {"groups": "static"}), ("hop", {}), ("adpsgd", {}),
+    ("fastlinks", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize(("strategy", "chosen"), AVERAGING, ids=str)
+def test_averages_of_equal_models_leave_them_as_they_were(
+    name: str, strategy: str, chosen: dict[str, int | str]
+) -> None:
+    start = np.random.default_rng(1).normal(size=4000)
+    whole = slice(0, len(start))
+    computes = [Quadratic(lambda _, w: w, start, [whole], 0.0) for _ in range(5)]
+    virtual_world.run(
+        lambda: strategies.load(strategy)(**chosen), size=5, iterations=12, computes=computes, factors=[1, 2, 1, 3, 1],
+        layers=["edge"] * 3 + ["cloud"] * 2, of=virtual_world.profile_of(computes[0]),
+        wrapping=lambda worker: compressed(worker, name, {}),
+    )  # fmt: skip
+    off = {"fp16": 2.0**-9, "int8": 2.0**-5}.get(name, 1e-12) * np.abs(start).max()  # 2 steps of each
+    for compute in computes:
+        assert np.abs(compute.parameters - start).max() <= off
+
+
 @pytest.mark.parametrize("name", COMPRESSORS)
 def test_all_reduce_under_it_still_descends(name: str) -> None:
     problem = Problem(3, 1, lengths=(400, 300))

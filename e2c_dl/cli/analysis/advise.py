@@ -99,6 +99,7 @@ def _plain(found: Ranking) -> dict[str, object]:
         "own": None if found.own is None else found.own.plain(),
         "problems": found.problems,
         "currency": found.currency,
+        "limitations": list(found.limitations),
     }
 
 
@@ -118,6 +119,8 @@ def _print(found: Ranking) -> None:
         )
     elif own is not None and own.loss == math.inf:
         console.print("As it is, training diverges: there is no loss that all could come to.")
+    for said in found.limitations:
+        console.print(said, markup=False)
     for candidate, problem in found.problems.items():
         console.print(f"not tried: {candidate}: {problem}", markup=False)
 

@@ -101,6 +101,17 @@ def overridden(
     _copied(src, dst, texts if redactor is None else _hidden(src, texts, redactor))
 
 
+def parts(src: Path) -> tuple[Path, ...]:
+    """The files that the scenario in ``src`` is made of, its profile among them, if it has one.
+
+    Raises: ScenarioError, if one is a link that leads out of it, or its own code is too large.
+    """
+    documents = [file for file in sorted(src.iterdir()) if _belongs(file) or file.name == PROFILE]
+    for file in documents:
+        check_own(file)
+    return (*documents, *files(src), *own_code.files(src))
+
+
 def _hidden(src: Path, texts: Mapping[str, str], redactor: Redactor) -> dict[str, str]:
     """The text of every file of ``src`` that is to be copied, by its name there, without secrets."""
     some = (*filter(_belongs, src.iterdir()), *own_code.files(src))
@@ -218,5 +229,5 @@ def _sent(src: Path) -> tuple[Path, ...]:
             f"names {size >> 20} MiB below scenario_dir, and at most {own_code.MAX_BYTES >> 20} MiB go into an archive"
         )
         raise ScenarioError(WORKFLOW, "", what, "move them to the folder of artifacts: {{ artifacts_dir }}")
-    own = {src / PROFILE, *files(src), *own_code.files(src), *filter(_belongs, src.iterdir())}
+    own = {src / PROFILE, *parts(src)}
     return tuple(file for file in dict.fromkeys(found) if file not in own)

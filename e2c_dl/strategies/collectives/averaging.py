@@ -78,8 +78,12 @@ class Averaging:
             return [1 / len(samples)] * len(samples)
         return [each / sum(samples) for each in samples]
 
-    async def mean(self, worker: Worker, values: Vector, iteration: int, scope: Scope) -> None:
+    async def mean(
+        self, worker: Worker, values: Vector, iteration: int, scope: Scope, *, adds: bool = False
+    ) -> None:  # fmt: skip
         """Turn ``values`` into their weighted mean over ``scope``; returns when they may be written again.
+
+        ``adds``: as ``ring_sum`` has it.
 
         Raises: PeerLost.
         """
@@ -87,16 +91,17 @@ class Averaging:
         layer = next(group for group in groups if worker.rank in group)
         if scope is Scope.LAYER:
             await worker.scale(values, await self._share(worker, iteration, layer))  # these add up to 1 in the layer
-            await ring_sum(worker, values, Tag(kind="layer", iteration=iteration), layer)
+            await ring_sum(worker, values, Tag(kind="layer", iteration=iteration), layer, adds=adds)
             return
         share = worker.samples / worker.total_samples if self.weights == "samples" else 1 / worker.size
         await worker.scale(values, share)
         if not self.layered:
-            await ring_sum(worker, values, Tag(kind="all", iteration=iteration), range(worker.size))
+            await ring_sum(worker, values, Tag(kind="all", iteration=iteration), range(worker.size), adds=adds)
             return
-        await ring_sum(worker, values, Tag(kind="layer", iteration=iteration), layer)
+        await ring_sum(worker, values, Tag(kind="layer", iteration=iteration), layer, adds=adds)
         if worker.rank == layer[0]:  # others wait in broadcast
-            await ring_sum(worker, values, Tag(kind="leaders", iteration=iteration), [group[0] for group in groups])
+            leaders = [group[0] for group in groups]
+            await ring_sum(worker, values, Tag(kind="leaders", iteration=iteration), leaders, adds=adds)
         await broadcast(worker, values, Tag(kind="mean", iteration=iteration), layer)
 
     def links(self, layers: Sequence[str]) -> list[tuple[int, int]]:

@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+from math import inf
 
 from e2c_dl.strategies.base import Message, Worker
+from e2c_dl.strategies.collectives.tag import Tag
 
 
 async def measured_rates(worker: Worker, iteration: int) -> list[list[float]]:
@@ -28,13 +29,10 @@ async def measured_rates(worker: Worker, iteration: int) -> list[list[float]]:
         if other != worker.rank:
             await worker.receive("came", src=other, iteration=iteration)
     estimates = [None if other == worker.rank else worker.link(other) for other in ranks]
-    own = np.array([np.inf if each is None else each.rate_bps for each in estimates])
+    own = [inf if each is None else each.rate_bps for each in estimates]
     own[worker.rank] = 0
+    tag = Tag(kind="rates", iteration=iteration)
     for other in ranks:
         if other != worker.rank:  # not awaited: the array is the message's own, and nobody changes it
-            worker.send(other, Message(kind="rates", iteration=iteration, payload=own))
-    rows = []
-    for src in ranks:
-        came = own if src == worker.rank else (await worker.receive("rates", src=src, iteration=iteration)).vector
-        rows.append([float(rate) for rate in came])
-    return rows
+            worker.send(other, tag.numbers(-1, own))
+    return [own if src == worker.rank else await tag.receive_numbers(worker, src, -1) for src in ranks]

@@ -29,8 +29,14 @@ from e2c_dl.strategies.base import Pending, Vector, Worker
 from e2c_dl.strategies.collectives.tag import Tag
 
 
-async def ring_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int]) -> None:
-    """Turn ``values`` into their sum over ``group``; returns when they may be written again. Raises: PeerLost."""
+async def ring_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int], *, adds: bool = False) -> None:
+    """Turn ``values`` into their sum over ``group``; returns when they may be written again.
+
+    ``adds``: what a compressor leaves out may follow with the next sum of this tag (gradients, updates); without it
+    the sum is whole (parameters).
+
+    Raises: PeerLost.
+    """
     place, last = group.index(worker.rank), len(group) - 1  # last: steps of each half
     after, before = group[(place + 1) % len(group)], group[place - 1]
     chunks = split(values, len(group))
@@ -39,7 +45,7 @@ async def ring_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int
         leaving = chunks[(place - step) % len(group)]
         if step == last:  # complete, and from here on everybody's: this rank has it as they will
             await worker.round_as_sent(leaving)
-        sent.append(worker.send(after, tag.message(step, leaving, adds=step < last)))  # first: else all wait
+        sent.append(worker.send(after, tag.message(step, leaving, adds=adds and step < last)))  # first: else all wait
         came = await tag.receive(worker, before, step)
         coming = chunks[(place - step - 1) % len(group)]
         if step < last:

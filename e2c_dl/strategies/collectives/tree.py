@@ -13,14 +13,12 @@ first, for they have the most children themselves::
                                        4 <------- 6
 
 Gather brings one number of every rank to every rank in the same two waves. Strategies read these numbers themselves, so
-they travel as they are, also where a world runs shapes alone.
+they travel as they are, under every compression, also where a world runs shapes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
 
 from e2c_dl.strategies.base import Vector, Worker
 from e2c_dl.strategies.collectives.tag import Tag
@@ -28,15 +26,16 @@ from e2c_dl.strategies.collectives.tag import Tag
 UP, DOWN = 0, 1  # steps of the messages
 
 
-async def tree_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int]) -> None:
-    """Turn ``values`` into their sum over ``group``; returns when they may be written again. Raises: PeerLost."""
+async def tree_sum(worker: Worker, values: Vector, tag: Tag, group: Sequence[int], *, adds: bool = False) -> None:
+    """Turn ``values`` into their sum over ``group``, as ``ring_sum`` does; returns when they may be written again.
+
+    Raises: PeerLost.
+    """
     place = group.index(worker.rank)
     for child in children(place, len(group)):  # in a fixed order: sums of floats depend on it
         await worker.accumulate(values, await tag.receive(worker, group[child], UP))
     if place:
-        await worker.send(
-            group[parent(place)], tag.message(UP, values, adds=True)
-        )  # awaited: broadcast writes over them
+        await worker.send(group[parent(place)], tag.message(UP, values, adds=adds))  # awaited: they are overwritten
     await broadcast(worker, values, tag, group)
 
 
@@ -62,13 +61,13 @@ async def gather(worker: Worker, value: float, tag: Tag, group: Sequence[int]) -
     below = children(place, len(group))
     own = [value]
     for child in below:  # nearest first: the positions under a child follow each other
-        own += (await tag.receive(worker, group[child], UP)).tolist()
+        own += await tag.receive_numbers(worker, group[child], UP)
     if place:
         # Not awaited: the array is the message's own, and nobody changes it.
-        worker.send(group[parent(place)], tag.message(UP, np.array(own, dtype=np.float64)))
-        own = (await tag.receive(worker, group[parent(place)], DOWN)).tolist()
+        worker.send(group[parent(place)], tag.numbers(UP, own))
+        own = await tag.receive_numbers(worker, group[parent(place)], DOWN)
     for child in reversed(below):
-        worker.send(group[child], tag.message(DOWN, np.array(own, dtype=np.float64)))
+        worker.send(group[child], tag.numbers(DOWN, own))
     return own
 
 

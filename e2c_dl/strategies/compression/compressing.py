@@ -2,15 +2,14 @@
 
 ::
 
-    send(dst, message)     stream (dst, kind, bucket, step): its own Compressor, made at its first message
+    send(dst, message)     stream (dst, kind, bucket, step, length): its own Compressor, made at its first message
       vector  --encode-->  (head, array, ...)  ~~~~>  receive: head says that it is compressed, and of what
                               in calculate()            --decode-->  vector
 
 A vector of the parameters' type and of at least LEAST_BYTES is compressed; other payloads travel as they are. The state
-of a compressor, such as the residual of error feedback, belongs to one *stream*: the messages of one kind, bucket and
-step from this rank to one other, in the order in which they are sent, whatever their iteration. Two streams never share
-state: ranks and buckets have residuals of different lengths, and what was kept back from one receiver is owed to that
-one.
+of a compressor, such as the residual of error feedback, belongs to one *stream*: the messages of one kind, bucket, step
+and length from this rank to one other, in the order in which they are sent, whatever their iteration. Two streams never
+share state: what was kept back of one vector is owed to its entries, and to its receiver.
 
 What may be left out is the message's to say: if it ``adds`` at its receiver, a compressor may keep part of it for a
 later message of the stream; if not (parameters, the second half of an all-reduce), it may only round.
@@ -70,7 +69,7 @@ class Compressing(Wrapped):
     def __init__(self, worker: Worker, make: Callable[[], Compressor]) -> None:
         super().__init__(worker)
         self._make, self._decoder = make, make()
-        self._streams: dict[tuple[int, str, int, int], Compressor] = {}
+        self._streams: dict[tuple[int, str, int, int, int], Compressor] = {}
         self._leaving: list[Pending[None]] = []
 
     async def iterations(self) -> AsyncIterator[int]:
@@ -116,7 +115,7 @@ class Compressing(Wrapped):
         return payload.dtype == self.parameters.dtype and payload.nbytes >= LEAST_BYTES
 
     async def _send(self, dst: int, message: Message, values: Vector, priority: int) -> None:
-        stream = (dst, message.kind, message.bucket, message.step)
+        stream = (dst, message.kind, message.bucket, message.step, len(values))
         compressor = self._streams.setdefault(stream, self._make())
         arrays = await self.calculate(
             lambda: compressor.encode(values, message.adds),

@@ -31,6 +31,15 @@ def test_figures_are_medians_and_what_failed_is_told() -> None:
     assert found.rows[0].evenly_busy == 0.5
 
 
+def test_a_strategy_that_goes_by_verdicts_is_said_to_hear_none() -> None:
+    hearing = Candidate(strategy="adpsgd", settings=(("route_around", True),))
+    trials = [tried("adpsgd", 0, 3.0), Tried(candidate=hearing, seed=0, run_s=4.0, busy=(1.0, 0.0))]
+    assert ranking(Objective.MAKESPAN, hearing, trials).limitations == (
+        "adpsgd, route_around True: tried so, the training hears no verdicts: it goes round nothing.",
+    )
+    assert ranking(Objective.MAKESPAN, hearing, trials[:1]).limitations == ()
+
+
 def test_the_loss_to_reach_is_what_the_own_strategy_has_after_three_quarters() -> None:
     own = tried("allreduce", 0, 4.0, (1.0, 3.0), (2.0, 2.5), (3.0, 2.0), (4.0, 1.8), (4.0, 1.7))
     fast = tried("adpsgd", 0, 2.0, (1.0, 2.4), (2.0, 1.8))

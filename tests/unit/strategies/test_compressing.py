@@ -13,6 +13,7 @@ from virtual_world import scripted
 from e2c_dl import strategies
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.strategies.base import Array, Message, Sparse, Vector, Worker
+from e2c_dl.strategies.collectives import Tag, gather
 from e2c_dl.strategies.compression import Compressing, Compressor, compressed
 from e2c_dl.strategies.compression.compressing import MARK, Zeros
 from e2c_dl.trace.model import Phase
@@ -81,6 +82,37 @@ def test_every_strategy_runs_compressed_and_sizes_are_those_of_shapes(name: str)
         return sorted(int(each) for rank in range(3) for each in run.spans(rank, Phase.SEND)["nbytes"])
 
     assert sent(real=True) == sent(real=False)
+
+
+def test_messages_of_unlike_lengths_are_streams_of_their_own() -> None:
+    got: list[list[float]] = []
+
+    async def script(worker: Worker) -> None:
+        ones = worker.zeros() + 1
+        for iteration, length in enumerate([600, 500, 600, 500]):
+            if worker.rank == 0:
+                await worker.send(1, Message(kind="a", iteration=iteration, payload=ones[:length], adds=True))
+            else:
+                came = (await worker.receive("a", src=0, iteration=iteration)).vector
+                got.append([len(came), float(came.sum())])
+
+    virtual_world.run(scripted(script), size=2, links={}, computes=computes(2), wrapping=halved)
+    assert got == [[600, 300], [500, 250], [600, 300], [500, 250]]
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_numbers_that_ranks_gather_are_never_compressed(real: bool) -> None:
+    size, got = 130, []  # more than 1 KiB of them, of the model's own type
+
+    async def script(worker: Worker) -> None:
+        got.append(await gather(worker, 1000.1 + worker.rank, Tag(kind="a", iteration=0), range(size)))
+
+    models = Problem(size, 1, lengths=(9,)).computes()
+    virtual_world.run(
+        scripted(script), size=size, links={}, computes=models if real else None,
+        of=virtual_world.profile_of(models[0]), wrapping=lambda worker: compressed(worker, "int8", {}),
+    )  # fmt: skip
+    assert got == [[1000.1 + rank for rank in range(size)]] * size
 
 
 def test_what_is_no_vector_of_the_models_type_travels_as_it_is() -> None:

@@ -15,13 +15,14 @@ from e2c_dl.campaign.predicting.advice.candidates import Candidate, candidates
 from e2c_dl.campaign.predicting.advice.ground import Ground
 from e2c_dl.campaign.predicting.advice.learning import need_torch
 from e2c_dl.campaign.predicting.advice.ranking import LEARNED, Objective, Ranking, ranking
-from e2c_dl.campaign.predicting.advice.trial import Tried, tried
+from e2c_dl.campaign.predicting.advice.trial import Tried, trained_by, tried
 from e2c_dl.campaign.predicting.advice.workers import in_processes, most_workers, on_cluster
 from e2c_dl.diagnosis.resimulation.recorded import as_recorded
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.folder import copies
-from e2c_dl.scenario.load import LAYERS_SERVICES
+from e2c_dl.scenario.load import LAYERS_SERVICES, load
+from e2c_dl.scenario.model import Training
 from e2c_dl.strategies import load as load_strategy
 from e2c_dl.strategies.batching import own_pace
 
@@ -78,11 +79,19 @@ def write_winner(request: AdviceRequest, ground: Ground, winner: Candidate, fold
         "strategy": winner.strategy, "strategy_settings": dict(winner.settings), "batching": winner.batching,
     }  # fmt: skip
     budgets: tuple[str, ...] = ()
-    strategy = load_strategy(winner.strategy)(**dict(winner.settings))
-    if own_pace(strategy, winner.batching):  # else each rank would have as many as the slowest
+    scenario = _scenario(request.where)
+    if not _same_end(load(scenario).training, winner, ground.total_samples):
         env[Unit.SAMPLES.value] = ground.total_samples
         budgets = tuple(unit.value for unit in Unit if unit is not Unit.SAMPLES)
-    copies.retrained(_scenario(request.where), folder, env, without=budgets)
+    copies.retrained(scenario, folder, env, without=budgets)
+
+
+def _same_end(training: Training, winner: Candidate, total_samples: int) -> bool:
+    """Whether what ends ``training`` ends that by ``winner`` behind the samples that it was ranked by."""
+    if own_pace(load_strategy(winner.strategy)(**dict(winner.settings)), winner.batching):
+        return False  # each rank would have as many iterations as the slowest
+    sizes = training.batch_sizes
+    return training.ends.in_step(sizes) == trained_by(training, winner, total_samples).ends.in_step(sizes)
 
 
 def _ground(request: AdviceRequest) -> Ground:

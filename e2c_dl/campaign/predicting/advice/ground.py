@@ -18,15 +18,11 @@ from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.drivers.live.stored import read_profile
 from e2c_dl.drivers.virtual import inputs
 from e2c_dl.errors import AnalysisError, InputError
-from e2c_dl.scenario.bandwidth_traces import FOLDER
-from e2c_dl.scenario.folder.own_files import check_own
+from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.strategies.base import Setting, any_pair
-
-MOST_BYTES = 1 << 22
-"""Of one file: a scenario's are small, and what is larger beside them is none of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +81,4 @@ def _total(scenario: Scenario) -> int:
 
 def _files(folder: Path) -> dict[str, bytes]:
     """What belongs to the scenario in ``folder``, by path in it. Raises: ScenarioError for a link out of it."""
-    own = [file for file in sorted(folder.iterdir()) if file.suffix == ".yaml" or file.name == PROFILE]
-    found = {}
-    for file in (*own, *sorted((folder / FOLDER).glob("*"))):
-        check_own(file)
-        if file.is_file() and file.stat().st_size <= MOST_BYTES:
-            found[str(file.relative_to(folder))] = file.read_bytes()
-    return found
+    return {str(file.relative_to(folder)): file.read_bytes() for file in copies.parts(folder)}

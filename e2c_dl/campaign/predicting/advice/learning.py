@@ -11,7 +11,7 @@ import numpy as np
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.model import Training
 from e2c_dl.strategies.base import Compute, Evaluation
-from e2c_dl.worlds.trained import trained_model
+from e2c_dl.worlds.trained import CURVE_RANK, trained_model
 from e2c_dl.worlds.virtual import SimulatedIteration
 
 EVALUATIONS = 20
@@ -41,17 +41,23 @@ class Learned:
 
 
 class ModelBeside:
-    """The mathematics of one trial's ranks, and a model beside them in which theirs are evaluated."""
+    """The mathematics of one trial's ranks, and the model that they train, which is evaluated now and then."""
 
     def __init__(self, training: Training) -> None:
         self.computes: Sequence[Compute] = computes(training)
-        self._beside = computes(training, ranks=1)[0]
         self._model = trained_model(training)
 
     def evaluate(self) -> Evaluation:
-        """The model that the strategy trains, as it is now."""
-        self._beside.parameters[:] = self._model.assembled(lambda rank: self.computes[rank].parameters)
-        return self._beside.evaluate()
+        """The model that the strategy trains, as it is now, by whose rank evaluates it in every world.
+
+        What is no parameter, such as the statistics of batch normalisation, is that rank's own.
+        """
+        there = self.computes[CURVE_RANK]
+        own = there.parameters.copy()
+        there.parameters[:] = self._model.assembled(lambda rank: self.computes[rank].parameters)
+        evaluation = there.evaluate()
+        there.parameters[:] = own
+        return evaluation
 
 
 class Learning(ModelBeside):
@@ -91,11 +97,11 @@ def need_torch() -> None:
         raise InputError(f"{needs}; install e2c_dl[train], or choose --objective makespan or cost, or --shapes-only")
 
 
-def computes(training: Training, ranks: int | None = None) -> tuple[Compute, ...]:
-    """The mathematics of the first ``ranks`` ranks (None: all) on torch. Raises: InputError, where torch is absent."""
+def computes(training: Training) -> tuple[Compute, ...]:
+    """The mathematics of all ranks on torch. Raises: InputError, where torch is absent."""
     need_torch()
     from e2c_dl.training.compute import TorchCompute, make_deterministic  # only here: shapes need no torch
 
     make_deterministic()
     size = len(training.batch_sizes)
-    return tuple(TorchCompute(training, rank=rank, size=size) for rank in range(ranks or size))
+    return tuple(TorchCompute(training, rank=rank, size=size) for rank in range(size))

@@ -25,6 +25,7 @@ from typing import Any
 
 from e2c_dl.campaign.predicting.advice.candidates import Candidate
 from e2c_dl.campaign.predicting.advice.trial import Tried
+from e2c_dl.strategies import load
 
 TARGET_PART = 0.75
 
@@ -68,7 +69,7 @@ class Row:
 class Ranking:
     """``rows``, the best first, ``own``, that of the scenario as it is, and why others could not be tried.
 
-    ``currency``: of their costs; None where the scenario has no prices.
+    ``currency``: of their costs; None where the scenario has no prices. ``limitations``: what trials leave out.
     """
 
     objective: Objective
@@ -76,6 +77,7 @@ class Ranking:
     own: Row | None
     problems: dict[str, str]
     currency: str | None = None
+    limitations: tuple[str, ...] = ()
 
 
 def ranking(objective: Objective, own: Candidate, trials: Sequence[Tried]) -> Ranking:
@@ -94,13 +96,23 @@ def ranking(objective: Objective, own: Candidate, trials: Sequence[Tried]) -> Ra
         key=lambda row: _key(objective, row),
     )
     mine = next((row for row in rows if row.candidate == own), None)
-    return Ranking(objective=objective, rows=tuple(rows), own=mine, problems=problems)
+    return Ranking(
+        objective=objective, rows=tuple(rows), own=mine, problems=problems,
+        limitations=tuple(said for each in sound if (said := _unheard(each))),
+    )  # fmt: skip
 
 
 def jain(values: Sequence[float]) -> float:
     """Evenness of ``values``, none below 0: 1 / n to 1; 1 where all are 0."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def _unheard(candidate: Candidate) -> str:
+    """What is said of ``candidate``, if it goes by verdicts, which no trial tells; else nothing."""
+    if not load(candidate.strategy)(**dict(candidate.settings)).hears_verdicts:
+        return ""
+    return f"{candidate}: tried so, the training hears no verdicts: it goes round nothing."
 
 
 def _problem(trials: Sequence[Tried]) -> str:

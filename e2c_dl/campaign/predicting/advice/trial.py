@@ -60,6 +60,9 @@ def tried(ground: Ground, candidate: Candidate, seed: int) -> Tried:
             return _tried(ground, scenario, scratch, candidate, seed)
         except E2cDlError as error:  # one that cannot be tried leaves the others
             return Tried(candidate=candidate, seed=seed, problem=str(error))
+        except Exception as error:  # noqa: BLE001 - what users wrote themselves may fail in any way
+            problem = " ".join(f"{type(error).__name__}: {error}".split())
+            return Tried(candidate=candidate, seed=seed, problem=problem)
 
 
 def trained_by(training: Training, candidate: Candidate, total_samples: int) -> Training:
