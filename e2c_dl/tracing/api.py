@@ -27,6 +27,7 @@ from typing import Generic, SupportsIndex, TypeVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.trace.attaching import LAYER
+from e2c_dl.trace.check import MOST_BYTES
 from e2c_dl.trace.collectives import MOST_GROUP, WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing import attached, folder
@@ -52,7 +53,7 @@ WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.REDUCE, Phase.STEP, Phase.COLLECTIV
 
 KINDS = {kind.name.lower(): kind for kind in Collective}
 
-MOST_BUCKET, MOST_BYTES = (1 << 15) - 1, (1 << 63) - 1
+MOST_BUCKET = (1 << 15) - 1
 
 
 @contextmanager
