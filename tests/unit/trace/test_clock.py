@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from far_clock import far_away
 
 from e2c_dl.errors import ArchiveError, TrainingError
 from e2c_dl.trace.clocks.alignment import Exchange, align, telling
@@ -29,6 +30,23 @@ def test_the_offset_of_a_wrong_clock_is_found_within_its_uncertainty(address: st
     assert 1 <= len(found) <= 2
     for each in found:
         assert abs(each.offset_ns - wrong_ns) <= each.uncertainty_ns
+
+
+def test_a_reference_that_is_far_away_is_asked_for_as_long_as_it_takes() -> None:
+    """Answers come later than another question is asked."""
+    wrong_ns = 7_000_000_000
+    with ClockServer("127.0.0.1", lambda: time.monotonic_ns() + wrong_ns) as server, far_away(server.port, 0.3) as port:
+        found = exchange("127.0.0.1", port, server.token, rounds=8, within_s=5.0)
+        reference = ReferenceClock("127.0.0.1", port, server.token)
+        reference._add(found)
+        assert reference.exchange_few().uncertainty_ns < 200_000_000
+    for each in found:
+        assert abs(each.offset_ns - wrong_ns) <= each.uncertainty_ns < 200_000_000
+
+
+def test_a_last_exchange_believes_the_few_answers_that_come_in_its_time() -> None:
+    with ClockServer("127.0.0.1") as server, far_away(server.port, 0.1) as port:
+        assert ReferenceClock("127.0.0.1", port, server.token).exchange_last().uncertainty_ns < 100_000_000
 
 
 def test_nobody_answers() -> None:
