@@ -7,10 +7,11 @@ import numpy as np
 
 from e2c_dl import codec
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace.model import MOST_NS, NOTHING_LOST, ClockAlignment, Lost, Phase, Spans
+from e2c_dl.trace.model import MOST_NS, MOST_S, NOTHING_LOST, ClockAlignment, Lost, Phase, Spans
 
 MOST_BYTES = 1 << 40  # of one message
 MOST_MESSAGES = 1 << 32  # of one link
+MOST_WAITED_US = int(MOST_S * 1e6)  # for a processor, in one iteration
 
 _PHASES = np.array(sorted(Phase))
 _TIMES = ("posted_ns", "start_ns", "end_ns")
@@ -50,7 +51,7 @@ def check(spans: Spans, facts: SpansFacts, where: str) -> None:
     }
     wrong |= {name: (spans[name] > MOST_NS) | (spans[name] < -MOST_NS) for name in _TIMES}
     wrong |= {name: spans[name] < -1 for name in ("seq", "iteration", "src", "dst")}
-    wrong["seq"] |= spans["seq"] >= MOST_MESSAGES
+    wrong["seq"] |= spans["seq"] > np.where(spans["phase"] == Phase.ITERATION, MOST_WAITED_US, MOST_MESSAGES - 1)
     for name, each in wrong.items():
         if each.any():
             row = int(each.argmax())

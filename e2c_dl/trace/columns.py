@@ -125,7 +125,8 @@ def to_table(
         "phase": _named(spans["phase"], PHASES, None),
         "kind": _named(spans["kind"], COLLECTIVES, (spans["kind"] == 0) & ~np.isin(spans["phase"], _WITH_KIND)),
         "warm_up": (spans["iteration"] >= 0) & (spans["iteration"] < first),
-        "uncertain": spans["end_ns"] - spans["start_ns"] < clock_used.uncertainties_ns(spans["start_ns"]),
+        "uncertain": spans["end_ns"] - spans["start_ns"]
+        < clock_used.uncertainties_ns(spans["start_ns"], spans["end_ns"]),
         "nbytes": pa.array(spans["nbytes"], mask=(spans["nbytes"] == 0) & ~np.isin(spans["phase"], _WITH_BYTES)),
         **{name: aligned[name] - origin_ns for name in TIMES},
         **{f"own_{name}": np.ascontiguousarray(spans[name]) for name in TIMES},

@@ -69,6 +69,9 @@ MOST_S = 1e7
 MOST_DRIFT = 0.5
 """Of any clock."""
 
+EVEN_DRIFT = 1e-3
+"""Of a clock that merely goes wrong, at most: one that changes faster has stepped."""
+
 RECORD = struct.Struct("<qqqqqiiihhhhHH")
 """SPAN, field by field: packing is three times as fast as a NumPy record."""
 
@@ -146,7 +149,8 @@ class ClockStep:
 class ClockAlignment:
     """Map of one rank's clock to the reference: ``reference = own + offset_ns + drift * (own - at_ns)``.
 
-    With ``knots`` the offset is instead theirs, straight between them: a clock that does not go evenly.
+    With ``knots`` the offset is instead theirs, straight between them: a clock that does not go evenly. Before the
+    first and after the last it goes on as between the two next to it, unless the clock stepped there.
     """
 
     offset_ns: int = 0
@@ -180,11 +184,13 @@ class ClockAlignment:
                 return f"a step from {step.from_ns} to {step.to_ns} is none"
         return None
 
-    def uncertainties_ns(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """How far each of these times, aligned, may be off."""
+    def uncertainties_ns(
+        self, own_ns: npt.NDArray[np.int64], until_ns: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.int64]:
+        """How far each of these times, aligned, may be off; with ``until_ns`` any time from each up to that."""
         uncertain = np.full(len(own_ns), self.usual_ns, dtype=np.int64)
         for step in self.steps:
-            within = (own_ns >= step.from_ns) & (own_ns <= step.to_ns)
+            within = ((own_ns if until_ns is None else until_ns) >= step.from_ns) & (own_ns <= step.to_ns)
             uncertain[within] = np.maximum(uncertain[within], step.uncertainty_ns)
         return uncertain
 
@@ -202,12 +208,22 @@ class ClockAlignment:
             for (begin, end), step in zip(self.align(ends.ravel()).reshape(-1, 2), self.steps, strict=True)
         )
 
+    def _pace(self, *knots: tuple[int, int]) -> float:
+        """How fast its offset rises between two neighbouring knots; 0 between those of a step, and of one alone."""
+        (begin_ns, offset_ns), (end_ns, end_offset_ns) = knots[0], knots[-1]
+        if end_ns == begin_ns or any(step.from_ns <= begin_ns and end_ns <= step.to_ns for step in self.steps):
+            return 0.0
+        pace = (end_offset_ns - offset_ns) / (end_ns - begin_ns)
+        return pace if abs(pace) <= EVEN_DRIFT else 0.0
+
     def align(self, own_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Times of this rank's clock on the reference clock."""
         if self.knots:
             at_ns, offset_ns = np.array(self.knots, dtype=np.int64).T
             # Differences are exact as floats, times since a machine has booted need not be.
             beyond_ns = np.interp(own_ns - at_ns[0], at_ns - at_ns[0], offset_ns - offset_ns[0])
+            before_ns, after_ns = np.minimum(own_ns - at_ns[0], 0), np.maximum(own_ns - at_ns[-1], 0)
+            beyond_ns += self._pace(*self.knots[:2]) * before_ns + self._pace(*self.knots[-2:]) * after_ns
             return np.asarray(own_ns + offset_ns[0] + np.rint(beyond_ns).astype(np.int64))
         aligned = own_ns + self.offset_ns
         if self.drift:

@@ -32,15 +32,14 @@ from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace import columns, earlier, places
 from e2c_dl.trace.check import ParquetFacts, SpansFacts, check
-from e2c_dl.trace.clocks.clock import read_alignment
-from e2c_dl.trace.model import MOST_S, NOTHING_LOST, SPAN, ClockAlignment, Lost, Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.model import MOST_S, NOTHING_LOST, SPAN, ClockAlignment, Lost, Phase, Spans, Trace
 from e2c_dl.trace.places import HOSTS, Recorded
 from e2c_dl.trace.propagation.flows import with_flows
 from e2c_dl.trace.propagation.samples import Samples, read_samples
+from e2c_dl.trace.ranks import rank_of, read_clock
 from e2c_dl.trace.recording.growing import GrowingSpans
 from e2c_dl.trace.recording.span_log import read_spans
 
-FINISHED = "finished"
 MOST_ROWS, LEAST_ROWS, GROUPS = 1 << 14, 512, 8
 """Of a group, at most and at least, and how many groups, as far as that lets: what one flipped bit may cost."""
 _PIECE_BYTES = 1 << 16
@@ -184,8 +183,9 @@ def read_trace(archive: Path | Place, facts: Mapping[str, Any] | None = None) ->
     """The Trace of all hosts of ``archive``, times on the reference clock, ranks in order.
 
     A rank is complete if its recording is and its worker said that it finished. Hosts without recording are named in
-    ``facts["hosts_without_trace"]``, those whose recording cannot be read at all in ``facts["hosts_unreadable"]``, and
-    why in ``facts["unreadable"]``; ranks without a clock.json in ``facts["hosts_without_clock"]``.
+    ``facts["hosts_without_trace"]``, those whose recording cannot be read at all in ``facts["hosts_unreadable"]``,
+    those whose clock is not known in ``facts["hosts_without_clock"]``, and why files cannot be read in
+    ``facts["unreadable"]``.
 
     Raises: ArchiveError, if no host has a recording that can be read, or two have the same rank.
     """
@@ -193,8 +193,8 @@ def read_trace(archive: Path | Place, facts: Mapping[str, Any] | None = None) ->
     traced = those_traced(archive, hosts)
     readable, unreadable = _readable(traced)
     with ThreadPoolExecutor(2) as pool:
-        ranks = list(pool.map(lambda own: _rank(own.folder, *readable[own]), readable))
-    ranks.sort(key=lambda rank: rank.rank)
+        found = list(pool.map(lambda own: rank_of(own, *readable[own]), readable))
+    ranks = sorted((each.rank for each in found), key=lambda rank: rank.rank)
     for one, other in itertools.pairwise(ranks):
         if one.rank == other.rank:
             raise ArchiveError(
@@ -206,9 +206,9 @@ def read_trace(archive: Path | Place, facts: Mapping[str, Any] | None = None) ->
     known = {
         **(facts or {}),
         "hosts_without_trace": tuple(own.host for own in hosts if own not in traced),
-        "hosts_without_clock": tuple(own.host for own in readable if not (own.folder / places.CLOCK).exists()),
+        "hosts_without_clock": tuple(own.host for own, each in zip(readable, found, strict=True) if not each.aligned),
         "hosts_unreadable": tuple(unreadable),
-        "unreadable": tuple(unreadable.values()),
+        "unreadable": (*unreadable.values(), *(problem for each in found for problem in each.problems)),
     }
     return with_flows(Trace(ranks=tuple(ranks), facts=known), *_samples(traced))
 
@@ -266,35 +266,5 @@ def read_recording(own: Recorded) -> Recording:
     return found
 
 
-def _rank(folder: Place, facts: SpansFacts, spans: Spans, complete: bool) -> RankTrace:
-    clock = read_clock(folder) or ClockAlignment()
-    for name in columns.TIMES:
-        spans[name] = clock.align(spans[name])
-    ended = complete and bool(np.any(spans["phase"] == Phase.TRAINING))  # somebody may have cut the table
-    return RankTrace(
-        rank=facts.rank, host=facts.host, layer=facts.layer, spans=spans, clock=clock,
-        complete=ended and _finished(folder / places.OUTCOME), lost=facts.lost,
-    )  # fmt: skip
-
-
-def read_clock(folder: Path | Place) -> ClockAlignment | None:
-    """The alignment that the host of ``folder`` left, None if there is no file. Raises: ArchiveError."""
-    place = (folder if isinstance(folder, Place) else Place(folder)) / places.CLOCK
-    return read_alignment(place) if place.exists() else None
-
-
 def _ends(times_ns: Any) -> tuple[int, int]:
     return int(times_ns.min()), int(times_ns.max())
-
-
-class _Outcome(msgspec.Struct):
-    """Of a worker's outcome, what is asked here."""
-
-    status: str
-
-
-def _finished(place: Place) -> bool:
-    """Whether the worker said that it finished; one that died says nothing."""
-    if not place.exists():
-        return False
-    return codec.decode(codec.finite(codec.read_text(place)), _Outcome, str(place)).status == FINISHED

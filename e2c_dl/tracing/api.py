@@ -27,6 +27,7 @@ from typing import Generic, SupportsIndex, TypeVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.trace.attaching import LAYER
+from e2c_dl.trace.check import MOST_BYTES
 from e2c_dl.trace.collectives import MOST_GROUP, WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing import attached, folder
@@ -52,7 +53,7 @@ WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.REDUCE, Phase.STEP, Phase.COLLECTIV
 
 KINDS = {kind.name.lower(): kind for kind in Collective}
 
-MOST_BUCKET, MOST_BYTES = (1 << 15) - 1, (1 << 63) - 1
+MOST_BUCKET, MOST_ITERATION = (1 << 15) - 1, (1 << 30) - 1
 
 
 @contextmanager
@@ -112,12 +113,14 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
 
     Each item of an iterable is one iteration; numbers begin with 0 and go on from one loop to the next, as of epochs.
     That which a loop is left in ends with its last step, or span of :data:`WORK`; without one it is none. With a
-    number, the block is that iteration, unless it raises. Spans that are recorded meanwhile belong to it. The thread
+    number, the block is that iteration, unless it raises; numbers that begin anew are counted on instead, and that is
+    said. Spans that are recorded meanwhile belong to it. The thread
     of the first one is that which trains. Outside of a run, and in other threads, nothing is recorded.
     """
 
     def __init__(self, what: int | Iterable[Item]) -> None:
         self._what, self._counts = what, False
+        self._number = -1  # of the iteration that is under way
 
     def __iter__(self) -> Iterator[Item]:
         if isinstance(self._what, int):
@@ -141,20 +144,23 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
             session.outside()
 
     def __enter__(self) -> None:
-        if not isinstance(self._what, int) or self._what < 0:
-            raise InputError("`with trace.iteration(...)` takes the iteration's number, from 0")
+        if not isinstance(self._what, int) or not 0 <= self._what <= MOST_ITERATION:
+            raise InputError(f"`with trace.iteration(...)` takes the iteration's number, from 0 to {MOST_ITERATION}")
         session = _session()
         if session is not None and not session.explicit:
             session.explicit, session.main = True, get_ident()
         self._counts = session is not None and _trains(session)
         if session is not None and self._counts:
-            session.begin_iteration(self._what)
+            self._number = max(self._what, session.iterations_done)
+            if self._number > self._what:
+                session.limited("numbers given to trace.iteration began anew: iterations are counted on instead")
+            session.begin_iteration(self._number)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         session = _session()
-        if session is not None and self._counts and session.iteration == self._what:
+        if session is not None and self._counts and session.iteration == self._number:
             if kind is None:
                 session.end_iteration(session.clock())
             session.outside(worked=kind is GeneratorExit)  # which comes when the loop is left, or much later

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from e2c_dl.trace.check import MOST_WAITED_US
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.recorder import Row
 
@@ -53,7 +54,7 @@ class Rows:
             if then is not None and self._had is not None:
                 processor = self._had.since(then)
                 idle_ns = now_ns - begun_ns - self._awaited_ns - processor.ran
-                kept_us = max(0, min(idle_ns, processor.waited)) // 1000
+                kept_us = min(max(0, min(idle_ns, processor.waited)) // 1000, MOST_WAITED_US)
             own = self._iteration
             self.rows.append((begun_ns, begun_ns, now_ns, 0, kept_us, own, 0, -2, -1, -1, -1, 0, _ITERATION, 0))
         self._iteration, self._begun_ns, self._awaited_ns = number, now_ns, 0

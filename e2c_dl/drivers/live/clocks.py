@@ -10,7 +10,8 @@ from e2c_dl.drivers.live.abandoned import abandonable
 from e2c_dl.drivers.live.control import WHILE_ALIVE, Control
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.errors import TrainingError
-from e2c_dl.trace.clocks.clock import EVERY_S, Clock, ClockServer, ReferenceClock
+from e2c_dl.trace.clocks.clock import EVERY_S, ClockServer, ReferenceClock
+from e2c_dl.trace.clocks.questions import Clock
 from e2c_dl.trace.clocks.timekeeping import timekeeping
 from e2c_dl.trace.model import ClockAlignment
 

@@ -33,7 +33,7 @@ from e2c_dl.drivers.live.verdicts.hearing import Hearing
 from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
 from e2c_dl.scenario.model import SHAPES
 from e2c_dl.strategies.base import Evaluation, Strategy
-from e2c_dl.trace.clocks.clock import Clock
+from e2c_dl.trace.clocks.questions import Clock
 from e2c_dl.trace.propagation.sockets import OwnSockets, SocketSampler
 from e2c_dl.trace.recording.recorder import Recorder
 from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions

@@ -26,10 +26,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from e2c_dl.trace.model import ClockAlignment, ClockStep
+from e2c_dl.trace.model import EVEN_DRIFT, ClockAlignment, ClockStep
 
-MOST_DRIFT = 1e-3
-"""No clock that merely goes wrong is further off: what changes faster has stepped."""
+MOST_DRIFT = EVEN_DRIFT
 DRIFT_APART_NS = 1_000_000_000
 """Exchanges that are nearer to each other tell no drift."""
 GRAIN_NS = 500

@@ -16,20 +16,28 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-import struct
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from e2c_dl import codec
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import Place
 from e2c_dl.errors import ArchiveError, TrainingError
 from e2c_dl.trace.clocks.alignment import Alignment, Exchange, telling
+from e2c_dl.trace.clocks.questions import (
+    ANSWER,
+    ANSWER_WITHIN_S,
+    GOODBYE,
+    QUESTION,
+    Clock,
+    Questions,
+    opened,
+    receive,
+    send,
+)
 from e2c_dl.trace.model import ClockAlignment
 
 FORMAT = 2  # of clock.json; 1 did not say
@@ -39,20 +47,10 @@ FEW_ROUNDS = 4  # of an exchange while training: it shall cost nothing that anyo
 EVERY_S = 1.0
 """Between two of those: so long may a step remain unseen."""
 GIVE_UP_AFTER_S = 10.0
-_FEW_WITHIN_S = 1.0  # a reference that is stopped just now does not answer
-_ANSWER_WITHIN_S = 0.2
+_FEW_WITHIN_S = 1.0  # besides a round trip: a reference that is stopped just now does not answer
 _WAKES_WITHIN_S = 0.1
 LAST_WITHIN_S = 0.5
 """A last exchange takes no longer, nor does the reference wait for those of others: they hold up a script's end."""
-
-_QUESTION = struct.Struct("!QQ8x")  # the server's token; a random number: a late answer is not taken for the next
-_GOODBYE = struct.Struct("!QQ")  # the token; who asks no more. It is not answered
-_ANSWER = struct.Struct("!Qqq")  # the same number, received, sent
-_ARRIVAL = struct.Struct("@qq")  # struct timespec
-_TIMESTAMP = getattr(socket, "SO_TIMESTAMPNS", 35)  # of Linux; no Python before 3.14 names it
-_MOST_LATE_NS = 1_000_000_000  # a datagram that seems to have waited longer met a step of the machine's clock
-
-Clock = Callable[[], int]
 
 
 class ClockServer:
@@ -63,7 +61,7 @@ class ClockServer:
 
     def __init__(self, address: str, clock: Clock = time.monotonic_ns) -> None:
         try:
-            self._socket = _socket(address, 0)
+            self._socket = opened(address, 0)
             self._socket.bind((address, 0))
         except OSError as error:
             raise TrainingError(
@@ -104,16 +102,16 @@ class ClockServer:
 
     def _serve(self) -> None:
         while True:
-            question, received_ns, sender = _receive(self._socket, self._clock)
+            question, received_ns, sender = receive(self._socket, self._clock)
             if self._closing:
                 return
-            if len(question) == _GOODBYE.size:
-                self._note_gone(*_GOODBYE.unpack(question))
-            if len(question) != _QUESTION.size:
+            if len(question) == GOODBYE.size:
+                self._note_gone(*GOODBYE.unpack(question))
+            if len(question) != QUESTION.size:
                 continue
-            token, number = _QUESTION.unpack(question)
+            token, number = QUESTION.unpack(question)
             if token == self.token:
-                _send(self._socket, _ANSWER.pack(number, received_ns, self._clock()), sender)
+                send(self._socket, ANSWER.pack(number, received_ns, self._clock()), sender)
 
     def _note_gone(self, token: int, asker: int) -> None:
         if token == self.token:
@@ -143,18 +141,19 @@ class ReferenceClock:
         After a step those before tell nothing of now: then as many are made at once as at first.
         """
         with self._asking:
-            seen = self._ask(FEW_ROUNDS, _FEW_WITHIN_S)
-            self._add(seen if self._seen.explains(seen) else (*seen, *self._ask(ROUNDS, _FEW_WITHIN_S)))
+            within_s = _FEW_WITHIN_S + (self._least_round_trip_ns or 0) / 1e9
+            seen = self._ask(FEW_ROUNDS, within_s)
+            self._add(seen if self._seen.explains(seen) else (*seen, *self._ask(ROUNDS, within_s, enough=1)))
             return self._seen.value(self._clock() + round(EVERY_S * 1e9))
 
     def exchange_last(self) -> ClockAlignment:
         """The same as much as can be done in LAST_WITHIN_S; it holds until now, and the server is told that it was all.
 
-        Raises: TrainingError, if too few answers came; at once, if nobody is there any more.
+        Raises: TrainingError, if no answer came; at once, if nobody is there any more.
         """
         with self._asking:
             try:
-                self._add(self._ask(ROUNDS, LAST_WITHIN_S - _ANSWER_WITHIN_S))
+                self._add(self._ask(ROUNDS, LAST_WITHIN_S - ANSWER_WITHIN_S, enough=1))
             finally:
                 self._say_goodbye()
             return self._seen.value(self._clock())
@@ -169,13 +168,15 @@ class ReferenceClock:
         """Of all that were believed; None before the first."""
         return self._least_round_trip_ns
 
-    def _ask(self, rounds: int, within_s: float, *, listened: bool = True) -> tuple[Exchange, ...]:
+    def _ask(
+        self, rounds: int, within_s: float, *, enough: int = ENOUGH_ROUNDS, listened: bool = True
+    ) -> tuple[Exchange, ...]:
         where = (self._address, self._port, self._token)
-        return exchange(*where, rounds=rounds, clock=self._clock, within_s=within_s, listened=listened)
+        return exchange(*where, rounds=rounds, clock=self._clock, within_s=within_s, enough=enough, listened=listened)
 
     def _say_goodbye(self) -> None:
-        with suppress(OSError), _socket(self._address, self._port) as asking:  # no network any more: nobody to tell
-            _send(asking, _GOODBYE.pack(self._token, secrets.randbits(64)), (self._address, self._port))
+        with suppress(OSError), opened(self._address, self._port) as asking:  # no network any more: nobody to tell
+            send(asking, GOODBYE.pack(self._token, secrets.randbits(64)), (self._address, self._port))
 
     def _add(self, seen: tuple[Exchange, ...]) -> None:
         for each in seen:
@@ -192,22 +193,24 @@ def exchange(
     rounds: int = ROUNDS,
     clock: Clock = time.monotonic_ns,
     within_s: float = GIVE_UP_AFTER_S,
+    enough: int = ENOUGH_ROUNDS,
     listened: bool = False,
 ) -> tuple[Exchange, ...]:
     """Those of ``rounds`` exchanges with the ClockServer at ``address`` that tell most, one or two, in order of time.
 
     Blocks for about ``rounds`` round trips. ``listened``: the server was there before, so that where nobody listens it
-    has gone, or is not meant, and is not waited for. Raises: TrainingError, if too few answers came.
+    has gone, or is not meant, and is not waited for.
+    Raises: TrainingError, if fewer answers came than are ``enough``, and not all.
     """
     answers: list[Exchange] = []
-    give_up = time.monotonic() + within_s
+    give_up_s = time.monotonic() + within_s
     try:
-        with _socket(address, port) as asking:
+        with opened(address, port) as asking:
             asking.connect((address, port))
-            asking.settimeout(_ANSWER_WITHIN_S)
-            while len(answers) < rounds and time.monotonic() < give_up:
+            questions = Questions(asking, token, clock)
+            while len(answers) < rounds and time.monotonic() < give_up_s:
                 try:
-                    answer = _ask(asking, token, clock)
+                    answer = questions.exchange(give_up_s)
                 except ConnectionRefusedError:
                     if listened:
                         break
@@ -216,7 +219,7 @@ def exchange(
                     answers.append(answer)
     except OSError as error:  # no route, no such address
         raise TrainingError(f"{address}:{port}: cannot ask the reference clock there: {error}") from error
-    if len(answers) < min(rounds, ENOUGH_ROUNDS):
+    if len(answers) < min(rounds, enough):
         raise TrainingError(
             f"{address}:{port}: only {len(answers)} of {rounds} clock exchanges were answered within "
             f"{within_s:.0f} s; let UDP pass between the hosts' management addresses"
@@ -237,54 +240,3 @@ def read_alignment(file: Path | Place) -> ClockAlignment:
     if problem is not None:
         raise ArchiveError(f"{file}: {problem}; {codec.DAMAGED}")
     return alignment
-
-
-def _socket(address: str, port: int) -> socket.socket:
-    """A UDP socket of the family of ``address``, whose datagrams the kernel stamps. Raises: OSError."""
-    family = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0][0]
-    made = socket.socket(family, socket.SOCK_DGRAM)
-    made.setsockopt(socket.SOL_SOCKET, _TIMESTAMP, 1)
-    return made
-
-
-def _receive(receiving: socket.socket, clock: Clock) -> tuple[bytes, int, Any]:
-    """(datagram, when it had arrived on ``clock``, sender). Raises: OSError."""
-    datagram, said, _, sender = receiving.recvmsg(64, socket.CMSG_SPACE(_ARRIVAL.size))
-    wall_ns, now_ns = time.time_ns(), clock()  # in this order: what passes between them only widens the bound
-    for level, kind, value in said:
-        if (level, kind, len(value)) == (socket.SOL_SOCKET, _TIMESTAMP, _ARRIVAL.size):
-            seconds, part_ns = _ARRIVAL.unpack(value)
-            late_ns = wall_ns - seconds * 1_000_000_000 - part_ns
-            if 0 <= late_ns <= _MOST_LATE_NS:
-                now_ns -= late_ns
-    return datagram, now_ns, sender
-
-
-def _send(sending: socket.socket, answer: bytes, receiver: Any) -> None:
-    """``answer`` is on its way, or lost: who asked is gone, or cannot be reached, and asks again if not."""
-    try:
-        sending.sendto(answer, receiver)
-    except OSError:
-        return
-
-
-def _ask(asking: socket.socket, token: int, clock: Clock) -> Exchange | None:
-    """One exchange; None if no answer to it came in time (UDP may lose it).
-
-    Raises: ConnectionRefusedError, if nobody listens (yet, or any more).
-    """
-    number = secrets.randbits(64)
-    asked_ns = clock()
-    try:
-        asking.send(_QUESTION.pack(token, number))
-        answer, answered_ns, _ = _receive(asking, clock)
-    except TimeoutError:
-        return None
-    if len(answer) != _ANSWER.size:
-        return None
-    echoed, received_ns, sent_ns = _ANSWER.unpack(answer)
-    ways_ns = (answered_ns - asked_ns) - (sent_ns - received_ns)
-    if echoed != number or answered_ns < asked_ns or ways_ns < 0:  # a clock was set meanwhile
-        return None
-    offset_ns = (received_ns - asked_ns + sent_ns - answered_ns) // 2
-    return Exchange(offset_ns=offset_ns, at_ns=(asked_ns + answered_ns) // 2, uncertainty_ns=(ways_ns + 1) // 2)

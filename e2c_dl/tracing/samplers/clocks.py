@@ -21,13 +21,15 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.errors import ArchiveError, E2cDlError, TrainingError
 from e2c_dl.trace.clocks import time_of_day
-from e2c_dl.trace.clocks.clock import EVERY_S, LAST_WITHIN_S, Clock, ClockServer, ReferenceClock, exchange
+from e2c_dl.trace.clocks.clock import EVERY_S, LAST_WITHIN_S, ClockServer, ReferenceClock, exchange
+from e2c_dl.trace.clocks.questions import Clock
 from e2c_dl.trace.clocks.time_of_day import PairsKept
 from e2c_dl.trace.clocks.timekeeping import timekeeping
 from e2c_dl.trace.model import ClockAlignment
@@ -36,7 +38,8 @@ from e2c_dl.tracing.rendezvous import Peer, Ranks
 from e2c_dl.tracing.samplers.sampler import Recording, Sampler
 
 OFFER, TRAINS_AT = "clock", "trains_at"
-_TRIED_ROUNDS, _TRIED_WITHIN_S = 4, 0.3
+_TRIED_ROUNDS = 4
+_TRIED_WITHIN_S = (0.3, 1.0)  # at each address; the second, if none answered in the first: some hosts are far away
 _JOIN_WITHIN_S = 3.0  # an exchange under way ends by its own time-outs
 
 
@@ -160,25 +163,26 @@ def _last(reference: ReferenceClock) -> ClockAlignment:
 
 
 def _address(addresses: Sequence[str], avoided: Collection[str], port: int, token: int) -> str:
-    """That of ``addresses`` at which answers take the shortest time; an ``avoided`` one only if no other answers.
+    """That of ``addresses`` at which answers take the shortest time; an ``avoided`` one if no other answers as soon.
 
     Raises: TrainingError, if none does.
     """
-    for some in ([each for each in addresses if each not in avoided], [each for each in addresses if each in avoided]):
-        found = _answering(some, port, token)
+    apart = ([each for each in addresses if each not in avoided], [each for each in addresses if each in avoided])
+    for within_s, some in product(_TRIED_WITHIN_S, apart):
+        found = _answering(some, port, token, within_s)
         if found:
             return min(found, key=lambda address: found[address])
     tried = ", ".join(addresses) or "no address"
     raise TrainingError(f"the reference clock answers at none of {tried}; let UDP port {port} pass")
 
 
-def _answering(addresses: Iterable[str], port: int, token: int) -> dict[str, int]:
+def _answering(addresses: Iterable[str], port: int, token: int, within_s: float) -> dict[str, int]:
     """Address -> half the shortest way there and back, ns; without those that do not answer."""
     found = {}
     for address in addresses:
         if ipaddress.ip_address(address).is_link_local:  # it means another host on each interface
             continue
         with contextlib.suppress(TrainingError):
-            seen = exchange(address, port, token, rounds=_TRIED_ROUNDS, within_s=_TRIED_WITHIN_S, listened=True)
+            seen = exchange(address, port, token, rounds=_TRIED_ROUNDS, within_s=within_s, enough=1, listened=True)
             found[address] = min(each.uncertainty_ns for each in seen)
     return found

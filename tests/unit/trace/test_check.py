@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from e2c_dl.errors import ArchiveError
-from e2c_dl.trace.check import MOST_BYTES, MOST_MESSAGES, SpansFacts, check
+from e2c_dl.trace.check import MOST_BYTES, MOST_MESSAGES, MOST_WAITED_US, SpansFacts, check
 from e2c_dl.trace.model import SPAN, Phase
 
 FACTS = SpansFacts(rank=0, host="edge-1", layer="edge")
@@ -23,6 +23,8 @@ def one_send(**fields: int) -> np.ndarray:
 
 def test_what_a_run_leaves_passes() -> None:
     check(one_send(seq=MOST_MESSAGES - 1, nbytes=MOST_BYTES), FACTS, "spans.bin")
+    check(one_send(phase=Phase.ITERATION, seq=72 * 60 * 10**6), FACTS, "spans.bin")  # waited so long for a processor
+    check(one_send(phase=Phase.ITERATION, seq=MOST_WAITED_US), FACTS, "spans.bin")
 
 
 @pytest.mark.parametrize(

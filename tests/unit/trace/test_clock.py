@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from far_clock import far_away
 
 from e2c_dl.errors import ArchiveError, TrainingError
 from e2c_dl.trace.clocks.alignment import Exchange, align, telling
@@ -29,6 +30,23 @@ def test_the_offset_of_a_wrong_clock_is_found_within_its_uncertainty(address: st
     assert 1 <= len(found) <= 2
     for each in found:
         assert abs(each.offset_ns - wrong_ns) <= each.uncertainty_ns
+
+
+def test_a_reference_that_is_far_away_is_asked_for_as_long_as_it_takes() -> None:
+    """Answers come later than another question is asked."""
+    wrong_ns = 7_000_000_000
+    with ClockServer("127.0.0.1", lambda: time.monotonic_ns() + wrong_ns) as server, far_away(server.port, 0.3) as port:
+        found = exchange("127.0.0.1", port, server.token, rounds=8, within_s=5.0)
+        reference = ReferenceClock("127.0.0.1", port, server.token)
+        reference._add(found)
+        assert reference.exchange_few().uncertainty_ns < 200_000_000
+    for each in found:
+        assert abs(each.offset_ns - wrong_ns) <= each.uncertainty_ns < 200_000_000
+
+
+def test_a_last_exchange_believes_the_few_answers_that_come_in_its_time() -> None:
+    with ClockServer("127.0.0.1") as server, far_away(server.port, 0.1) as port:
+        assert ReferenceClock("127.0.0.1", port, server.token).exchange_last().uncertainty_ns < 100_000_000
 
 
 def test_nobody_answers() -> None:
@@ -168,3 +186,25 @@ def test_a_server_ends_where_nothing_it_sends_arrives() -> None:
         [*apart, sys.executable, "-c", CLOSED], capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.stdout, done.stderr) == ("closed\n", "")
+
+
+def test_a_clock_that_stepped_went_before_its_first_exchange_as_it_did_after_it() -> None:
+    """50 parts per million, asked from 60 s to 200 s, a step of half a second at 100 s."""
+    seconds = np.arange(60, 200) * 10**9
+
+    def offsets_ns(own_ns: np.ndarray) -> np.ndarray:
+        return np.where(own_ns < 100 * 10**9, 0, 5 * 10**8) - np.rint(50e-6 * own_ns).astype(np.int64)
+
+    pairs = zip(offsets_ns(seconds).tolist(), seconds.tolist(), strict=True)
+    found = align(*(Exchange(offset_ns=offset_ns, at_ns=at_ns, uncertainty_ns=50_000) for offset_ns, at_ns in pairs))
+    assert found.knots
+    own_ns = np.array([0, 30, 60, 199, 210]) * 10**9
+    assert np.abs(found.align(own_ns) - own_ns - offsets_ns(own_ns)).max() < 50_000
+
+
+@pytest.mark.parametrize("knots", [((0, 5), (10**6, 10**6)), ((0, 5),), ((0, 5), (10**9, 205))])
+def test_a_step_next_to_a_clocks_ends_does_not_go_on(knots: tuple[tuple[int, int], ...]) -> None:
+    step = ClockStep(from_ns=0, to_ns=10**9, uncertainty_ns=100)
+    found = ClockAlignment(knots=knots, uncertainty_ns=100, usual_uncertainty_ns=0, steps=(step,))
+    own_ns = np.array([-(10**12), 10**12])
+    assert (found.align(own_ns) - own_ns).tolist() == [knots[0][1], knots[-1][1]]

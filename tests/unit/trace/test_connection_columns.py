@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from told_sockets import counted, write_told
 
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.trace.places import recorded
 from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.propagation.connection_columns import COUNTERS, SCHEMA
-from e2c_dl.trace.propagation.samples import CONNECTION_KIND, SAMPLE_KIND, convert_samples, header, packed, read_samples
+from e2c_dl.trace.propagation.samples import (
+    CONNECTION_KIND,
+    SAMPLE_KIND,
+    Connection,
+    convert_samples,
+    header,
+    packed,
+    read_samples,
+)
 from e2c_dl.trace.recording.log import Log
 
 PAGE = (Path(__file__).parents[3] / "docs/trace-format.md").read_text()
@@ -68,3 +78,34 @@ def test_the_page_names_every_column() -> None:
     for field in SCHEMA:
         unit, description = (field.metadata[key].decode() for key in (b"unit", b"description"))
         assert f"| `{field.name}` | {unit} | {description} |" in PAGE
+
+
+def test_the_query_on_the_page_sums_each_links_connections_per_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two connections, one sample each at an iteration's end, as iterations below 0.2 s have."""
+    own = recorded(tmp_path / "ARCHIVE", "edge-1")
+    own.folder.path.mkdir(parents=True)
+    told = [
+        ((number + 1) * 100_000_000, cookie, number, acked(before + (number + 1) * rise))
+        for number in range(-1, 3)
+        for cookie, before, rise in ((1, 7_000, 1_000_000), (2, 0, 10))
+    ]
+    ends = [
+        Connection(cookie=cookie, local=("10.0.0.1", cookie), remote=("10.0.0.2", cookie), rank=1, host="edge-2")
+        for cookie in (1, 2)
+    ]
+    write_told(own.connections_raw.path, 0, "edge-1", ends, told)
+    convert_samples(own, 0)
+    (query,) = re.findall(r"```sql\n(.*?)```", PAGE.partition("\n## Connections\n")[2], re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    rows = duckdb.sql(query).fetchall()
+    assert [row for row in rows if row[2] is not None] == [(0, 1, number, 1_000_010) for number in range(3)]
+    assert [row[3] for row in rows if row[2] is None] == [0]
+
+
+def acked(count: int) -> bytes:
+    """A TCP_INFO of which so many bytes are acknowledged."""
+    made = bytearray(counted())
+    struct.pack_into("=Q", made, tcp_info.FIELDS["bytes_acked"][0], count)
+    return bytes(made)

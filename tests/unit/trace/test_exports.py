@@ -17,9 +17,10 @@ from synthetic import Ring, simulate
 
 from e2c_dl.errors import ArchiveError, ArchiveTaken
 from e2c_dl.topology import Link
+from e2c_dl.trace.columns import TIMES, to_table
 from e2c_dl.trace.export import chakra, formats
 from e2c_dl.trace.export.chakra_schema import Metadata, Node, NodeType
-from e2c_dl.trace.model import SPAN, Collective, Phase, Trace
+from e2c_dl.trace.model import SPAN, ClockAlignment, ClockStep, Collective, Phase, Trace
 
 CHAKRAS_READER = Path(__file__).resolve().parents[3] / ".venv-chakra/bin/chakra_jsonizer"
 CHAKRAS_NAMES = {
@@ -66,6 +67,24 @@ def test_csv_has_a_row_per_span(trace: Trace, tmp_path: Path) -> None:
     assert rows[-3]["kind"] == "all_reduce"
     began_ns = min(int(rank.spans["start_ns"][rank.spans["phase"] == Phase.ITERATION].min()) for rank in trace.ranks)
     assert int(last["end_ns"]) == trace.ranks[1].spans["end_ns"][-1] - began_ns
+
+
+def test_csv_says_what_is_uncertain_as_tables_do(trace: Trace, tmp_path: Path) -> None:
+    clock = ClockAlignment(
+        offset_ns=500, uncertainty_ns=10**9, usual_uncertainty_ns=6000,
+        steps=(ClockStep(from_ns=0, to_ns=20_000_000, uncertainty_ns=10**9),),
+    )  # fmt: skip
+    own = trace.ranks[0]
+    aligned = own.spans.copy()
+    for name in TIMES:
+        aligned[name] = clock.align(own.spans[name])
+    formats.write("csv", replace(trace, ranks=(replace(own, spans=aligned, clock=clock),)), tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(newline="") as file:
+        told = [row["uncertain"] == "true" for row in stdlib_csv.DictReader(file)]
+    facts = {"rank": 0, "host": own.host, "layer": own.layer}
+    table = to_table(own.spans, facts, complete=True, clock=clock, origin_ns=0)
+    assert told == table["uncertain"].to_pylist()
+    assert {True, False} == set(told)
 
 
 def test_chrome_and_perfetto_show_collectives_and_flows(trace: Trace, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from e2c_dl.trace.propagation import tcp_info
 from e2c_dl.trace.propagation.samples import Connection, Samples, convert_samples, read_samples
 from e2c_dl.trace.propagation.sockets import SocketSampler
 from e2c_dl.trace.propagation.sockets.own import Told
-from e2c_dl.trace.propagation.sockets.share import MOST_SAMPLES, Share
+from e2c_dl.trace.propagation.sockets.share import LONG, MOST_SAMPLES, Share
 from e2c_dl.trace.recording.recorder import Recorder
 
 LOOK_S = 0.1
@@ -98,6 +98,7 @@ def test_an_iteration_that_goes_on_is_told_of_ever_more_rarely(tmp_path: Path) -
     assert len(at_s) <= MOST_SAMPLES
     assert at_s[0] <= 0.2 and np.sum(at_s < 2) >= 10
     assert at_s[-1] == 60
+    assert np.all(at_s[1:] <= 2 * at_s[:-1] + LOOK_S)
 
 
 def test_the_ends_of_many_connections_are_all_kept_and_nothing_within(tmp_path: Path) -> None:
@@ -135,10 +136,27 @@ def test_a_cap_that_is_reached_leaves_room_for_the_last_round(tmp_path: Path) ->
     assert np.sum(samples.iteration == 60) == 3
 
 
-@given(st.lists(st.lists(st.integers(0, 9), max_size=200), max_size=5), st.integers(9, 40))
+@given(st.lists(st.lists(st.integers(0, 9), max_size=LONG - 1), max_size=5), st.integers(9, 40))
 def test_no_iteration_has_more_whatever_moves_in_it(iterations: list[list[int]], active: int) -> None:
     share = Share()
     for moved in iterations:
         kept = sum(moving for moving in moved if share.takes(moving, active))
         assert kept + active <= max(active, MOST_SAMPLES)
         share.ended(active)
+
+
+@given(st.lists(st.integers(0, 3 * LONG), max_size=3), st.integers(1, 40), st.integers(1, 100 * LONG))
+def test_one_that_goes_on_is_told_of_after_twice_the_time_and_not_more_often(
+    before: list[int], moving: int, rounds: int
+) -> None:
+    share, longest = Share(), 0
+    for length in before:
+        for _ in range(length):
+            share.takes(moving, moving)
+        share.ended(moving)
+        longest = length
+    kept = [number for number in range(1, rounds + 1) if share.takes(moving, moving)]
+    assert rounds < 2 * max(LONG, longest, *kept)
+    beyond = [number for number in kept if number >= max(LONG, 2 * longest)]
+    assert len(kept) * moving <= MOST_SAMPLES + len(beyond) * moving
+    assert len(beyond) <= MOST_SAMPLES / moving + 1 + np.log2(max(1, rounds / LONG))

@@ -165,7 +165,8 @@ def test_a_span_shorter_than_its_clock_was_certain_is_uncertain(trace: Trace) ->
     step = ClockStep(from_ns=half_ns, to_ns=int(spans["end_ns"].max()), uncertainty_ns=10**9)
     clock = ClockAlignment(offset_ns=777, uncertainty_ns=10**9, usual_uncertainty_ns=1000, steps=(step,))
     table = to_table(spans, {"rank": 1, "host": "b", "layer": "edge"}, complete=True, clock=clock, origin_ns=0)
-    certain_ns = np.where(spans["start_ns"] < half_ns, 1000, 10**9)
+    certain_ns = np.where(spans["end_ns"] < half_ns, 1000, 10**9)
+    assert ((spans["start_ns"] < half_ns) & (spans["end_ns"] >= half_ns)).any(), "some reach into it"
     assert (table["uncertain"].to_numpy() == (lengths_ns < certain_ns)).all()
     assert 0 < table["uncertain"].to_numpy().sum() < len(spans)
     sure = to_table(spans, {"rank": 1, "host": "b", "layer": "edge"}, complete=True, clock=None, origin_ns=0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from far_clock import far_away
 
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.records import HostFacts
@@ -227,3 +228,9 @@ def test_nothing_is_left_running(tmp_path: Path) -> None:
         for each in made:
             each.ready(made)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("round_trip_s", [0.12, 0.5])
+def test_an_address_far_away_is_found(round_trip_s: float) -> None:
+    with ClockServer("127.0.0.1") as server, far_away(server.port, round_trip_s) as port:
+        assert _address(["127.0.0.1"], (), port, server.token) == "127.0.0.1"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from e2c_dl import tracing as trace
+from e2c_dl.errors import InputError
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.store import read_trace
 
@@ -26,3 +30,34 @@ def test_what_it_takes_to_make_an_item_is_of_its_iteration(tmp_path: Path) -> No
     own = rank.of(Phase.ITERATION)
     assert own["iteration"].tolist() == list(range(6)), "where nothing comes any more there is no iteration"
     assert ((own["end_ns"] - own["start_ns"]) > 0.05 * 1e9).all()
+
+
+def test_numbers_that_begin_anew_are_counted_on(tmp_path: Path) -> None:
+    with trace.run(tmp_path / "mine"):
+        for _ in range(2):
+            for number in (0, 1, 4):
+                with trace.iteration(number), trace.span("forward"):
+                    time.sleep(0.001)
+    (rank,) = read_trace(tmp_path / "mine").ranks
+    for phase in (Phase.ITERATION, Phase.FORWARD):
+        assert rank.of(phase)["iteration"].tolist() == [0, 1, 4, 5, 6, 7]
+    (folder,) = (tmp_path / "mine/hosts").iterdir()
+    assert "began anew" in (folder / "tracing.json").read_text()
+
+
+def test_an_iteration_that_raised_may_be_had_again(tmp_path: Path) -> None:
+    with trace.run(tmp_path / "mine"):
+        for number in (0, 1):
+            with suppress(KeyError), trace.iteration(number):
+                raise KeyError
+            with trace.iteration(number):
+                pass
+    (rank,) = read_trace(tmp_path / "mine").ranks
+    assert rank.of(Phase.ITERATION)["iteration"].tolist() == [0, 1]
+    (folder,) = (tmp_path / "mine/hosts").iterdir()
+    assert "began anew" not in (folder / "tracing.json").read_text()
+
+
+def test_a_number_that_no_trace_holds_is_refused() -> None:
+    with pytest.raises(InputError, match="number, from 0 to 1073741823"), trace.iteration(1 << 30):
+        pass

@@ -14,8 +14,9 @@ from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.records import ProcessorFacts
 from e2c_dl.errors import ArchiveError
+from e2c_dl.trace.check import MOST_WAITED_US
 from e2c_dl.tracing.looks import Looks
-from e2c_dl.tracing.rows import Processor
+from e2c_dl.tracing.rows import Processor, Rows
 from e2c_dl.tracing.samplers.counters import EVERY_S
 from e2c_dl.tracing.samplers.processors import Processors
 
@@ -127,3 +128,11 @@ def test_who_is_here_is_the_thread_that_trains(tmp_path: Path) -> None:
     other.join()
     assert found == [Processor(1000, 5000)]
     processors.on_end()
+
+
+def test_an_iteration_waits_no_longer_than_a_trace_may_say() -> None:
+    rows = Rows()
+    rows.iterate(0, 0, b"0 0 1", ended=False)
+    rows.iterate(1 << 60, 1, b"0 1152921504606846976 2", ended=True)
+    (row,) = rows.taken()
+    assert row[4] == MOST_WAITED_US

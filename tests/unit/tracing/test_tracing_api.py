@@ -235,6 +235,7 @@ def test_several_runs_of_one_process_leave_an_archive_each(tmp_path: Path) -> No
     [
         ({"nbytes": 4e3}, "nbytes=4000.0 is no whole number"),
         ({"nbytes": -1}, "nbytes=-1 is not within 0 and "),
+        ({"nbytes": 2 << 40}, "nbytes=2199023255552 is not within 0 and 1099511627776"),
         ({"bucket": 1 << 15}, "bucket=32768 is not within -1 and 32767"),
         ({"group": 1 << 40}, "group=1099511627776 is not within -2 and "),
         ({"kind": "all_redcue"}, "'all_redcue' is no kind; did you mean 'all_reduce'"),
