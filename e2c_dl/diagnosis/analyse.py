@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.choices import choices, come_and_go
-from e2c_dl.diagnosis.departures import Departure, Judgement, findings
+from e2c_dl.diagnosis.choices import Choices, choices, come_and_go
+from e2c_dl.diagnosis.departures import Departure, Judgement, findings, uncosted
+from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
@@ -24,6 +25,7 @@ from e2c_dl.diagnosis.model import (
     Chance,
     Element,
     ElementKind,
+    Finding,
     HostSummary,
     Limitation,
     LinkSummary,
@@ -57,7 +59,6 @@ DEAF = Limitation(
     "savings and bottlenecks are of a replay, in which nobody decides otherwise."
 )
 TIMED = Limitation(sentence="Time ended this training: savings are of the time that as much training would have taken.")
-MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 
 
 def analyse(
@@ -94,7 +95,8 @@ def analyse(
     is_undesigned = observed.collectives is not None and not design.some
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
     worth = [each for each in departures if each.excess_s >= least_s]
-    again = _anew(retraining, trace, worth)
+    mistimed_s = observed.mistimed_s
+    again = None if mistimed_s else _anew(retraining, trace, worth)
     deaf = again is not None and again.hears_verdicts
     made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
@@ -102,13 +104,13 @@ def analyse(
     choosing = choices(observed, again, worth) if again is not None and again.in_step else None
     replaying = throughput(replay, prefix) if CUT_BY_TIME in prefix.facts else replay
     predictor: Predictor = laps or world or (replaying if choosing is None else choosing.predictor)
-    found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
+    found = _found(worth, departures, predictor, choosing) if not mistimed_s else uncosted(worth)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = reference.missing_in(trace)
     untraced = tuple(missing) or untraced_ranks(observed)
     # What others waited for there is not known: it may be the bottleneck, and the best of the rest be none.
     by_themselves = {each.element for one in departures for each in one.restored.changes if not one.restored.lines}
-    asking = speeding_up and not untraced
+    asking = speeding_up and not untraced and not mistimed_s
     elements, groups = speed_ups(predictor, carried, design, by_themselves) if asking else ((), ())
     limitations: tuple[Limitation, ...] = (
         *about_completeness(trace, iterations, messages, missing),
@@ -122,7 +124,8 @@ def analyse(
         *([TIMED] if retraining is not None and retraining.by_time else ()),
         *(choosing.limitations if choosing is not None else ()),
         *_about_chance(chance),
-        *_about_clocks(trace, carried),
+        *about_mistimed(mistimed_s),
+        *about_one_way_times(trace, carried),
         *about_scripts(observed),
         *few,
     )
@@ -148,9 +151,10 @@ def analyse(
         round_iterations=_round_iterations(messages),
         untraced=untraced,
         together_s=_together_s(worth, predictor)
-        if len(found) > 1 and not any(each.material for each in found)
+        if len(found) > 1 and not mistimed_s and not any(each.material for each in found)
         else 0.0,
         unjudged=_unjudged(prefix, carried, hosts, links),
+        mistimed_s=mistimed_s,
         untimed=tuple(str(link.element) for link in carried if link.by_receiver),
         silent_s={f"{src} -> {dst}": seconds for (src, dst), seconds in silent_s(trace, design).items()},
         concerned={each.sentence: each.names for each in limitations if each.names},
@@ -163,6 +167,12 @@ def _anew(retraining: Retraining | None, trace: Trace, worth: Sequence[Departure
         return None
     moves = come_and_go(worth) and not retraining.hears_verdicts
     return retraining if retraining.decided_anew or moves else None
+
+
+def _found(
+    worth: Sequence[Departure], departures: Sequence[Departure], predictor: Predictor, choosing: Choices | None
+) -> tuple[Finding, ...]:
+    return findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
 
 
 def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, float]:
@@ -254,7 +264,7 @@ def _about_replay(observed: Observed, half_error: float) -> Iterator[Limitation]
     if replay.uncaused:
         waits = f"{replay.uncaused} waits or tasks have no cause in the trace"
         yield Limitation(sentence=f"{waits}: savings are lower bounds.")
-    if replay.early:
+    if replay.early and not observed.mistimed_s:
         yield Limitation(sentence=f"{replay.early} messages arrive before they are sent, as the clocks have it.")
 
 
@@ -284,17 +294,3 @@ def _about_chance(chance: Chance | None) -> Iterator[Limitation]:
         took = f"{formatting.seconds(chance.least_s)} to {formatting.seconds(chance.most_s)}"
         again = f"simulated again {chance.runs} times, by other seeds, it takes {took}"
         yield Limitation(sentence=f"How long this run takes hangs on chance: {again}. Savings are means of these runs.")
-
-
-def _about_clocks(trace: Trace, carried: Sequence[ObservedLink]) -> Iterator[Limitation]:
-    unaligned = trace.facts.get("hosts_without_clock", ())
-    if unaligned:
-        void = "Clocks of {} were never aligned: no one-way times; of links, receivers' clocks alone tell."
-        yield Limitation.of(void, "host", unaligned)
-        return
-    uncertain = [
-        str(link.element) for link in carried
-        if link.uncertainty_ns / 1e9 > MAX_UNCERTAINTY_OF_TRANSFER * link.transfer_s
-    ]  # fmt: skip
-    if uncertain:
-        yield Limitation.of("Clocks are not aligned well enough for one-way times on {}.", "link", uncertain)

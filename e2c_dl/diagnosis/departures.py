@@ -13,8 +13,9 @@ slows runs down in the mean, if by less, is material if this run, by its own luc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -114,25 +115,31 @@ def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Findin
         by_itself = _Saving(laps_ns[nothing], laps_ns[frozenset((place,))])
         jointly = _Saving(laps_ns[asked[0] - {place}], laps_ns[asked[0]])
         found.append(
-            Finding(
-                element=departure.element,
-                part=departure.part,
-                when=departure.when,
-                slowdown=departure.slowdown,
-                observed=departure.observed,
-                expected=departure.expected,
+            replace(
+                _uncosted(departure),
                 saved_s=by_itself.mean_s,
                 saved_spread_s=by_itself.spread_s,
                 speedup=by_itself.speedup,
                 joint_speedup=jointly.speedup,
                 joint_saved_s=jointly.mean_s,
-                stalled_s=departure.stalled_s,
                 material=by_itself.is_material or jointly.is_material,
-                evidence=departure.evidence,
-                members=departure.members,
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
+
+
+def uncosted(departures: Sequence[Departure]) -> tuple[Finding, ...]:
+    """One Finding per departure, of which nobody knows what it cost: first the one that lasted longest."""
+    return tuple(_uncosted(each) for each in sorted(departures, key=lambda one: -one.excess_s))
+
+
+def _uncosted(departure: Departure) -> Finding:
+    return Finding(
+        element=departure.element, part=departure.part, when=departure.when, slowdown=departure.slowdown,
+        observed=departure.observed, expected=departure.expected, saved_s=math.nan, speedup=math.nan,
+        joint_speedup=math.nan, joint_saved_s=math.nan, saved_spread_s=math.nan, stalled_s=departure.stalled_s,
+        material=False, evidence=departure.evidence, members=departure.members,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -221,6 +221,9 @@ class Report:
     """Ranks exchange something in every so many iterations."""
     untraced: tuple[str, ...] = ()
     """Hosts that trained and left no trace: what happened there nobody knows."""
+    mistimed_s: float = 0.0
+    """Most by which a message arrives before it was sent, where nothing tells for that what departures cost, and
+    ``saved_s`` and ``speedup`` of findings are NaN; else 0."""
     together_s: float = 0.0
     """What all that departs costs together, where several do and nothing is a culprit."""
     unjudged: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import numpy as np
 
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.clocks import Untrusted, untrusted_clocks
+from e2c_dl.diagnosis.detection.clocks import Untrusted, mistimed_s, untrusted_clocks
 from e2c_dl.diagnosis.detection.links.departures import carried_by_link, link_departures
 from e2c_dl.diagnosis.detection.links.flows import flow_departures
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
@@ -61,6 +61,11 @@ class Observed:
         for host, iterations in self.untrusted.iterations.items():
             found[host] = [*found.get(host, ()), *iterations]
         return found
+
+    @cached_property
+    def mistimed_s(self) -> float:
+        """By how much messages arrive before they were sent, where that spoils what a replay tells; else 0.0."""
+        return mistimed_s(self.trace, self.messages)
 
     @cached_property
     def delays_ns(self) -> Mapping[tuple[int, int], int | Longs]:

@@ -73,14 +73,16 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
         headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
-    if report.unexplained > MOST_UNKNOWN or (report.untraced and report.findings):
-        return Verdict(tone=Tone.UNDECIDED, headline=_untold(report), points=points)
+    if report.unexplained > MOST_UNKNOWN or ((report.untraced or report.mistimed_s) and report.findings):
+        return Verdict(tone=Tone.UNDECIDED, headline=_untold(report, whole), points=points)
     named = None if alone is None or not best else _Bottleneck.of(alone, report)
     said = _none_alone(report) if named is None else f" {named.called} is {best}."
     headline = _no_culprit(report, _off(links_off)) + said
     blind = report.untimed or (named is not None and not named.judged)
     much = report.run_s >= MATERIAL_SPEEDUP * (report.run_s - report.together_s)  # of all that departs
-    unknown = links_off or report.untraced or blind or much or _breaking_off(report) or report.silent_s
+    unknown = (
+        links_off or report.untraced or report.mistimed_s or blind or much or _breaking_off(report) or report.silent_s
+    )
     tone = Tone.UNDECIDED if unknown else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
 
@@ -149,10 +151,13 @@ def _unknown(report: Report) -> str:
     return f"nothing is known of {formatting.count(len(report.untraced), what)} without a trace"
 
 
-def _untold(report: Report) -> str:
-    """Of a trace that lacks so much that nobody can say what anything costs, as where a rank's is missing."""
+def _untold(report: Report, whole: str) -> str:
+    """Where nobody can say what anything costs: a rank's trace is missing, or its clock was wrong."""
     share = _unknown(report)
-    if report.unexplained > MOST_UNKNOWN:
+    if report.mistimed_s:
+        early = f"up to {formatting.seconds(report.mistimed_s)} before they are sent"
+        share = f"clocks are wrong, by which messages arrive {early}"
+    elif report.unexplained > MOST_UNKNOWN:
         what = "of the run's longest path has no known cause in the trace"
         share = f"{report.unexplained * 100:.0f} % {what}{_where(report)}"
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
@@ -160,7 +165,7 @@ def _untold(report: Report) -> str:
         return f"No verdict: nothing that could be judged departs from {asked}, but {share}."
     who = "; ".join(words.departure(finding, report.reference) for finding in report.findings[:NAMED])
     more = f"; and {len(report.findings) - NAMED} more" if len(report.findings) > NAMED else ""
-    return f"No verdict on what slowed this run down: {share}. What departs, at a cost that is not known: {who}{more}."
+    return f"No verdict on what slowed {whole} down: {share}. What departs, at a cost that is not known: {who}{more}."
 
 
 def _where(report: Report) -> str:

@@ -14,6 +14,9 @@ believed; nor, where no clocks that go evenly within a window explain it, is tha
 message's first byte to its last: a delay is not seen by it. *Hosts* whose clock stepped have stretches of computing
 that are too long or too short: no verdict on them, and nobody is held to them. Nor is there one where exchanges
 straightened the clock out, yet leave open more of a time than MOST_OPEN of what an iteration computes.
+
+A replay has nothing wait for what came after it. So where messages arrive before they were sent, by MOST_EARLY of an
+iteration in MOST_SPOILT of them, nobody knows what anything costs (:func:`mistimed_s`).
 """
 
 from __future__ import annotations
@@ -29,14 +32,20 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Limitation
+from e2c_dl.diagnosis.prefix import common_iterations
+from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.formatting import seconds
 from e2c_dl.topology import Pair
 from e2c_dl.trace.clocks.certainty import in_steps
+from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 
 TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that
 SPREADS = 6.0  # of the designed jitter: by so much less a normally distributed delay is once in a billion messages
 MOST_OPEN = 0.05
+MOST_EARLY = 0.01  # of an iteration: beyond it, clocks do not tell who waited for whom in it
+MOST_SPOILT = 0.2  # of the iterations
+MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 TELLS = 1.25  # times as much: other clocks that explain all bounds by less may be the wrong ones, too
 
 
@@ -152,3 +161,50 @@ def _about_steps(trace: Trace) -> Iterator[Limitation]:
         left = sum(len(_iterations_in_steps(rank)) for rank in stepped)
         what = f"up to {most_s} while nobody asked them; {left} iterations in which they did are not judged"
         yield Limitation.of(f"Clocks of {{}} stepped by {what}.", "host", [rank.host for rank in stepped])
+
+
+def mistimed_s(trace: Trace, messages: Messages) -> float:
+    """The most by which one of ``messages`` arrived before it was sent, in seconds, where that spoils costs; else 0.0.
+
+    Of a clock that was wrong for a moment, only what it had to do with then is spoilt.
+    """
+    rows = messages.joined
+    early_ns = rows["send_start_ns"] - rows["recv_end_ns"]
+    if early_ns.max(initial=0) <= 0:
+        return 0.0
+    times_ns = np.array([training_ns(rank) for rank in trace.ranks])
+    begin_ns, length_ns = int(times_ns.min()), int(times_ns.max() - times_ns.min())
+    iteration_ns = length_ns / common_iterations(trace)  # ranks at their own pace number theirs as they like
+    place = (rows["send_start_ns"] - begin_ns) // iteration_ns
+    spoilt = place[early_ns > MOST_EARLY * iteration_ns]
+    is_much = len(np.unique(spoilt)) > MOST_SPOILT * len(np.unique(place))
+    return float(early_ns.max()) / 1e9 if is_much else 0.0
+
+
+def about_mistimed(early_s: float) -> Iterator[Limitation]:
+    """What is not known of a run in which messages arrive ``early_s`` before they were sent."""
+    if early_s:
+        early = f"By wrong clocks, messages arrive up to {seconds(early_s)} before they are sent"
+        unknown = "what departures cost is not known, nor where the bottleneck is"
+        yield Limitation(sentence=f"{early}: {unknown}, and times that span hosts are as wrong.")
+
+
+def about_unaligned(trace: Trace) -> Iterator[Limitation]:
+    """Whose clocks were never held to the others'."""
+    unaligned = trace.facts.get("hosts_without_clock", ())
+    if unaligned:
+        void = "Clocks of {} were never aligned: no one-way times; of links, receivers' clocks alone tell."
+        yield Limitation.of(void, "host", unaligned)
+
+
+def about_one_way_times(trace: Trace, carried: Sequence[ObservedLink]) -> Iterator[Limitation]:
+    """Where clocks do not tell how long messages took."""
+    if trace.facts.get("hosts_without_clock"):
+        yield from about_unaligned(trace)
+        return
+    uncertain = [
+        str(link.element) for link in carried
+        if link.uncertainty_ns / 1e9 > MAX_UNCERTAINTY_OF_TRANSFER * link.transfer_s
+    ]  # fmt: skip
+    if uncertain:
+        yield Limitation.of("Clocks are not aligned well enough for one-way times on {}.", "link", uncertain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,8 @@ from synthetic import Ring, simulate
 
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.detection.clocks import wrong_clocks
+from e2c_dl.diagnosis.model import Report
+from e2c_dl.report.verdict import Tone, verdict_of
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import Trace
 
@@ -75,6 +78,35 @@ def test_of_two_hosts_that_nothing_else_tells_apart_neither_is_believed() -> Non
 
 def test_where_no_even_clocks_explain_it_neither_end_is_believed() -> None:
     assert wrong_clocks([("a", "b"), ("b", "a"), ("b", "c")], np.array([-25.0, 0.0, 0.0]) * MS) == {"a", "b"}
+
+
+@pytest.mark.parametrize("by_ms", [100, 50_000, -50_000])
+def test_nobody_knows_what_a_departure_costs_where_messages_come_before_they_are_sent(by_ms: int) -> None:
+    ring = replace(RING, slow_hosts={1: 2.0}, slow_links={3: 0.5})
+    trace, reference = simulate(ring), ring.reference()
+    assert analyse(trace, reference).culprits and not analyse(trace, reference).mistimed_s
+    report = analyse(ahead(trace, 2, by_ms * MS), reference)
+    assert report.mistimed_s == pytest.approx(abs(by_ms) / 1000, rel=0.2)
+    assert {each.element.src for each in report.findings} == {"edge-2", "edge-4"}
+    assert all(math.isnan(each.saved_s) and math.isnan(each.speedup) for each in report.findings)
+    assert (report.culprits, report.bottlenecks, report.together_s) == ((), (), 0.0)
+    assert any("before they are sent" in each for each in report.limitations), report.limitations
+    said = verdict_of(Report.from_json(report.to_json(), "report.json"), "these iterations")
+    assert said.tone is Tone.UNDECIDED and said.asides == ()
+    assert said.headline.startswith("No verdict on what slowed these iterations down: clocks are wrong"), said.headline
+    assert "host edge-2 computes 2.0 × slower" in said.headline
+
+
+def test_a_clock_that_is_off_by_little_of_an_iteration_spoils_no_cost() -> None:
+    ring = Ring(
+        compute_s=(0.1,) * 4, links=(Link(rate_bps=400e6, delay_s=0.00005),) * 4, bucket_bytes=(200_000,),
+        iterations=20, slow_hosts={1: 3.0},
+    )  # fmt: skip
+    trace = simulate(ring)
+    (true,) = analyse(trace, ring.reference()).culprits
+    report = analyse(ahead(trace, 2, 3 * MS), ring.reference())
+    assert [each.element for each in report.culprits] == [true.element] and not report.mistimed_s
+    assert report.culprits[0].saved_s == pytest.approx(true.saved_s, rel=0.02)
 
 
 def test_links_that_no_clocks_time_are_told_with_the_report() -> None:
