@@ -166,10 +166,10 @@ def _said(links: Mapping[str, Carried], end_s: float) -> str:
 def _gradients(rank: RankTrace, began_ns: int) -> list[tuple[float, float]]:
     """(middle, seconds) of every whole gradient: from its data, or forward, to its last bucket's backward."""
     spans = np.sort(rank.spans[np.isin(rank.spans["phase"], sorted(GRADIENT | {Phase.DATA}))], order="start_ns")
-    if not len(spans):
-        return []
     backward = spans["phase"] == Phase.BACKWARD
-    first = np.flatnonzero(~backward & np.concatenate([[True], backward[:-1]]))
+    first = np.flatnonzero(~backward & np.append(True, backward)[:-1])
+    if not len(first):
+        return []  # nobody knows when they began
     buckets = np.add.reduceat(backward.astype(np.int64), first)
     whole = buckets == buckets.max()  # one that breaks off has fewer
     begin_ns = spans["start_ns"][first][whole]

@@ -213,7 +213,7 @@ def _done(
     first, second = begin.copy(), np.full(len(of), ORIGIN)
     first[load.known], second[load.known] = crossed[load.last], saturated[load.last]
     made.add(
-        done_ns, first, lag_ns=load.others_ns, second=second,
+        done_ns, first, second=second,
         service_ns=np.where(load.known, 0.0, taken.service_ns), rank=ranks + len(flows), phase=READY,
         iteration=iteration, bucket=bucket,
     )  # fmt: skip
@@ -225,7 +225,8 @@ def _links(
 ) -> tuple[Longs, Longs]:
     """(the slowest link so far has carried its bytes, all links so far were crossed in turn), by row of ``load``."""
     row = of.parts[of.first[load.collective]]
-    own = {"iteration": row["iteration"], "bucket": row["bucket"], "rank": ranks + load.link}
+    rank = np.where(load.link == NONE, NONE, ranks + load.link)
+    own = {"iteration": row["iteration"], "bucket": row["bucket"], "rank": rank}
     began_ns = begin_ns[load.collective]
     alone_ns = began_ns + load.alone_ns
     carried = made.add(alone_ns, begin[load.collective], service_ns=load.alone_ns, phase=Phase.FLOW, **own)

@@ -13,7 +13,12 @@
     turn    = alone / links, way = crossings * delay: a piece of data crosses all links in turn, as often in the mean
 
 In a ring of n ranks a piece makes 2 (n - 1) crossings in an all-reduce, n - 1 in others; data of other shapes is held
-to the same. Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009, 3.
+to the same. Source: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 2009, 3. So a link carries
+``crossings * nbytes / n`` of each transfer whose ranks are at both its ends, whatever their group, and what it needs
+in an iteration is divided among them by that.
+
+Any link may be what a transfer waits for, once those that need more are faster. Where there are far more links than a
+ring or a tree has, those that need little are counted as one, which nothing changes.
 
 Where several became known to be done at the same moment (a rank waits for its last bucket alone), each takes by its
 bytes: ``done = max over k of (joined_k + s * (bytes_k + ... + bytes_n))``, solved for ``s``. Where no rank had to wait
@@ -23,9 +28,11 @@ than nobody notices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +43,8 @@ from e2c_dl.trace.collectives import WAITED_NS, Collectives
 from e2c_dl.trace.model import Collective
 
 TOGETHER_NS = 200_000  # done within it: seen by one wait that ended, not one by one
-MOST_LINKS = 16  # of each transfer: those that needed most
+LINKS_A_RANK = 4  # of a transfer, that are told apart whatever they need: two rings both ways, or two trees
+FAR = 8  # times less than the link that needs most: of the others, those that need so little are counted as one
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,11 +104,10 @@ class Loads:
     """What links do for the transfers, a row for each of both, in order of the collectives; nanoseconds."""
 
     collective: Longs
-    link: Longs  # place among the flows
+    link: Longs  # place among the flows; NONE: all those that are not told apart
     alone_ns: Doubles  # of each collective rising
     turn_ns: Doubles
     way_ns: Doubles
-    others_ns: Doubles  # shape (collectives,): turns and ways of links that are not among the MOST_LINKS
     needed_ns: Doubles  # shape (collectives,): what all take together; 0: no link's part is known
 
     @property
@@ -123,70 +130,98 @@ class Loads:
         scale = np.divide(service_ns, self.needed_ns, out=np.zeros(len(service_ns)), where=self.known)
         each = scale[self.collective]
         return replace(
-            self, alone_ns=self.alone_ns * each, turn_ns=self.turn_ns * each, way_ns=self.way_ns * each,
-            others_ns=self.others_ns * scale,
+            self, alone_ns=self.alone_ns * each, turn_ns=self.turn_ns * each, way_ns=self.way_ns * each
         )  # fmt: skip
+
+
+class _Group(NamedTuple):
+    """What some ranks did together."""
+
+    own: Longs  # collectives
+    ranks: int
+    links: Longs  # whose both ends are among them
+
+
+Rows = npt.NDArray[np.float64]
+"""(collective, link, alone, turn, way) in columns, shape (5, rows)."""
 
 
 def loads(of: Collectives, flows: Sequence[ObservedFlow]) -> Loads:
     """What ``flows`` need for each transfer of ``of`` between whose ranks they are."""
-    groups, found = of.parts["group"][of.first], []
-    others_ns = np.zeros(len(of))
-    for group in np.unique(groups):
-        own = np.flatnonzero(groups == group)
-        ranks = {*of.parts["rank"][of.parts["group"] == group].tolist()}
-        theirs = [row for row, each in enumerate(flows) if each.is_usual and {*each.ranks} <= ranks]
-        links = np.array(theirs, dtype=np.int64)
-        if len(links):
-            rows, others_ns[own] = _of_group(of, own, links, flows)
-            found.append(rows)
-    columns = [np.concatenate(column) for column in zip(*found, strict=True)] or [np.empty(0)] * 5
-    collective, link, alone_ns, turn_ns, way_ns = columns
+    usual = [place for place, each in enumerate(flows) if each.is_usual]
+    rows = [np.empty((5, 0)), *_rows(of, [flows[place] for place in usual])]
+    collective, link, alone_ns, turn_ns, way_ns = np.concatenate(rows, axis=1)
     order = np.lexsort((alone_ns, collective))
     collective = collective[order].astype(np.int64)
     alone_ns, turn_ns, way_ns = alone_ns[order], turn_ns[order], way_ns[order]
-    needed_ns = np.maximum(
-        np.bincount(collective, turn_ns + way_ns, len(of)) + others_ns, _greatest(collective, alone_ns, len(of))
-    )
+    needed_ns = np.bincount(collective, turn_ns + way_ns, len(of)).astype(np.float64)
+    np.maximum.at(needed_ns, collective, alone_ns)
     return Loads(
-        collective=collective, link=link[order].astype(np.int64), alone_ns=alone_ns, turn_ns=turn_ns, way_ns=way_ns,
-        others_ns=others_ns, needed_ns=needed_ns,
+        collective=collective, link=np.array([*usual, NONE], dtype=np.int64)[link[order].astype(np.int64)],
+        alone_ns=alone_ns, turn_ns=turn_ns, way_ns=way_ns, needed_ns=needed_ns,
     )  # fmt: skip
 
 
-def _of_group(
-    of: Collectives, own: Longs, links: Longs, flows: Sequence[ObservedFlow]
-) -> tuple[tuple[Longs, Longs, Doubles, Doubles, Doubles], Doubles]:
-    """(collective, link, alone, turn, way) of the links that need most in each of ``own``; and what is left out."""
-    part = of.parts[of.first[own]]
-    nbytes = np.maximum(1.0, part["nbytes"])
-    inside = part["iteration"] >= 0
-    of_iteration = np.bincount(part["iteration"][inside], nbytes[inside])
-    whole = np.where(inside, of_iteration[np.maximum(0, part["iteration"])] if inside.any() else 1.0, nbytes)
-    alone_ns = _needed_s([flows[link] for link in links], part["iteration"]) * (nbytes / whole) * 1e9
-    delay_ns = np.array([flows[link].delay_s for link in links]) * 1e9
-    way_ns = delay_ns[:, None] * (_crossings(of)[own] / len(links))
-    kept = np.argsort(-(alone_ns + way_ns), axis=0, kind="stable")[:MOST_LINKS]
-    alone, way = np.take_along_axis(alone_ns, kept, axis=0), np.take_along_axis(way_ns, kept, axis=0)
-    others_ns = (alone_ns.sum(axis=0) - alone.sum(axis=0)) / len(links) + way_ns.sum(axis=0) - way.sum(axis=0)
-    rows = np.broadcast_to(own, kept.shape).ravel(), links[kept].ravel(), alone.ravel()
-    return (*rows, alone.ravel() / len(links), way.ravel()), np.maximum(0.0, others_ns)
+def _rows(of: Collectives, flows: Sequence[ObservedFlow]) -> Iterator[Rows]:
+    """By group; a link is its place among ``flows``."""
+    groups = _groups(of, flows)
+    if not groups:
+        return
+    part = of.parts[of.first]
+    crossings = np.where(part["kind"] == Collective.ALL_REDUCE, 2.0, 1.0) * (of.sizes - 1)
+    carried = np.maximum(1.0, crossings * part["nbytes"] / of.sizes)
+    iterations, place = np.unique(part["iteration"], return_inverse=True)
+    together = np.zeros((len(flows), len(iterations)))  # what each link carried of all groups' transfers
+    for own, _, links in groups:
+        together[links] += np.bincount(place[own], carried[own], len(iterations))
+    need_ns = _needed_s(flows, iterations) * 1e9
+    delay_ns = np.array([each.delay_s for each in flows]) * 1e9
+    for own, ranks, links in groups:
+        at = place[own]
+        share = np.where(iterations[at] >= 0, carried[own] / together[links][:, at], 1.0)
+        alone_ns = need_ns[links][:, at] * share
+        way_ns = delay_ns[links][:, None] * (crossings[own] / len(links))
+        kept = _told_apart(alone_ns + way_ns, LINKS_A_RANK * ranks)
+        turn_ns = alone_ns / len(links)
+        link, collective = np.nonzero(kept)
+        yield np.stack([own[collective], links[link], alone_ns[kept], turn_ns[kept], way_ns[kept]])
+        rest = np.flatnonzero(~kept.all(axis=0))
+        left, blank = ~kept[:, rest], np.zeros(len(rest))
+        longest_ns, in_turn_ns = (
+            (alone_ns[:, rest] * left).max(axis=0),
+            ((turn_ns + way_ns)[:, rest] * left).sum(axis=0),
+        )
+        yield np.stack([own[rest], blank + NONE, longest_ns, blank, in_turn_ns])
 
 
-def _crossings(of: Collectives) -> Doubles:
-    """How many links a piece of data of each of ``of`` crosses, one after another."""
-    twice = of.parts["kind"][of.first] == Collective.ALL_REDUCE
-    return np.where(twice, 2.0, 1.0) * (of.sizes - 1)
-
-
-def _needed_s(flows: Sequence[ObservedFlow], iteration: npt.NDArray[np.int32]) -> Doubles:
-    """Seconds that each link needed in the iteration of each collective, shape (links, collectives)."""
-    need_s = np.stack([each.need_s for each in flows])
-    inside = (iteration >= 0) & (iteration < need_s.shape[1])
-    return np.where(inside, need_s[:, np.where(inside, iteration, 0)], np.median(need_s, axis=1)[:, None])
-
-
-def _greatest(collective: Longs, values: Doubles, count: int) -> Doubles:
-    found = np.zeros(count)
-    np.maximum.at(found, collective, values)
+def _groups(of: Collectives, flows: Sequence[ObservedFlow]) -> list[_Group]:
+    """Those that have links among ``flows``."""
+    leaving: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for place, each in enumerate(flows):
+        src, dst = each.ranks
+        leaving[src].append((dst, place))
+    found = []
+    group = of.parts["group"][of.first]
+    stops = np.flatnonzero(np.append(group[1:] != group[:-1], True)[: len(of)]) + 1  # its collectives follow each other
+    for start, stop in pairwise([0, *stops.tolist()]):
+        first = of.first[start]
+        ranks = {*of.parts["rank"][first : first + of.sizes[start]].tolist()}
+        links = sorted(place for rank in ranks for dst, place in leaving.get(rank, ()) if dst in ranks)
+        if links:
+            found.append(_Group(own=np.arange(start, stop), ranks=len(ranks), links=np.array(links)))
     return found
+
+
+def _told_apart(need_ns: Doubles, most: int) -> npt.NDArray[np.bool_]:
+    """Of links and collectives, by what they need: those of the ``most``, or not FAR from the one that needs most."""
+    if len(need_ns) <= most:
+        return np.full(need_ns.shape, True)
+    least_ns = np.partition(need_ns, -most, axis=0)[-most]
+    return np.asarray(need_ns >= np.minimum(least_ns, need_ns.max(axis=0) / FAR))
+
+
+def _needed_s(flows: Sequence[ObservedFlow], iterations: npt.NDArray[np.int32]) -> Doubles:
+    """Seconds that each link needed in each of ``iterations``, shape (links, iterations)."""
+    need_s = np.stack([each.need_s for each in flows])
+    inside = (iterations >= 0) & (iterations < need_s.shape[1])
+    return np.where(inside, need_s[:, np.where(inside, iterations, 0)], np.median(need_s, axis=1)[:, None])

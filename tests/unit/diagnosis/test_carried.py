@@ -1,10 +1,15 @@
 """What links carried over time, each by itself and together, and whose it was."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import virtual_world
 
-from e2c_dl.diagnosis.carried import Carried, Observed, share_sentences, shares, together
+from e2c_dl import strategies
+from e2c_dl.diagnosis.carried import Carried, Observed, observed, share_sentences, shares, together
 from e2c_dl.topology import Bottleneck
+from e2c_dl.trace.model import Phase
 
 
 def sent(begin_s=0.5, end_s=2.5, bits=4e6) -> Carried:
@@ -40,3 +45,11 @@ def test_the_links_that_carried_least_are_one_share():
         "bottleneck line: carried 5.25 Mbit/s in the mean, of which 14.3 % edge-1 -> cloud-3, "
         "19.0 % edge-1 -> cloud-4, 23.8 % edge-1 -> cloud-5, 28.6 % edge-1 -> cloud-6, 14.3 % 2 more",
     )
+
+
+def test_a_rank_of_which_backward_alone_is_known_has_no_gradient_whose_time_is_known():
+    trace = virtual_world.run(strategies.load("allreduce"), size=2, seed=1, iterations=3).trace
+    first, second = trace.ranks
+    left = first.spans[~np.isin(first.spans["phase"], [Phase.DATA, Phase.FORWARD])]
+    seen = observed(replace(trace, ranks=(replace(first, spans=left), second)), {})
+    assert [len(seen.gradients[rank.host]) for rank in trace.ranks] == [0, 3]
