@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.choices import Choices, choices, come_and_go
+from e2c_dl.diagnosis.choices import Choices, about_repeating, choices, come_and_go
 from e2c_dl.diagnosis.departures import Departure, Judgement, findings, uncosted
 from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
@@ -34,7 +34,7 @@ from e2c_dl.diagnosis.model import (
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.prefix import about_completeness, about_losses
 from e2c_dl.diagnosis.references import Reference
-from e2c_dl.diagnosis.replay.throughput import throughput
+from e2c_dl.diagnosis.replay.throughput import at_own_pace, throughput
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.resimulation.alike import by_other_luck
 from e2c_dl.diagnosis.resimulation.luck import averaged
@@ -102,7 +102,8 @@ def analyse(
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
     laps = None if world is None else averaged(world, [each.restored for each in worth])
     choosing = choices(observed, again, worth) if again is not None and again.in_step else None
-    replaying = throughput(replay, prefix) if CUT_BY_TIME in prefix.facts else replay
+    own_pace = at_own_pace(prefix) and observed.collectives is None
+    replaying = throughput(replay, prefix) if own_pace or CUT_BY_TIME in prefix.facts else replay
     predictor: Predictor = laps or world or (replaying if choosing is None else choosing.predictor)
     found = _found(worth, departures, predictor, choosing) if not mistimed_s else uncosted(worth)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
@@ -121,6 +122,7 @@ def analyse(
         *(_about_replay(observed, half_error) if world is None else ()),
         *_about_world(made, is_used=world is not None),
         *([DEAF] if deaf else ()),
+        *(() if CUT_BY_TIME in trace.facts else about_repeating(retraining, trace, own_pace=own_pace)),
         *([TIMED] if retraining is not None and retraining.by_time else ()),
         *(choosing.limitations if choosing is not None else ()),
         *_about_chance(chance),

@@ -37,7 +37,7 @@ too, unless a line is shared: simulating all of them would take minutes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from e2c_dl.diagnosis.departures import Departure, findings
@@ -49,6 +49,7 @@ from e2c_dl.diagnosis.resimulation.luck import Laps, averaged
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
 from e2c_dl.diagnosis.stretches import When
+from e2c_dl.trace.model import Trace
 
 FAR, CLOSE, SAME = 0.3, 0.05, 0.01
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
@@ -150,6 +151,17 @@ def come_and_go(worth: Sequence[Departure]) -> bool:
     return len(worth) > 1 and any(
         change.element.kind is ElementKind.LINK for each in brief for change in each.restored.changes
     )
+
+
+def about_repeating(retraining: Retraining | None, trace: Trace, *, own_pace: bool) -> Iterator[Limitation]:
+    """That the run of ``trace`` would have to be simulated again to tell what a change brings, and cannot be.
+
+    ``own_pace``: its ranks did not do equally many iterations.
+    """
+    problem = "its archive does not tell all that it takes" if retraining is None else retraining.problem(trace)
+    if problem is not None and (own_pace if retraining is None else retraining.decided_anew):
+        replayed = "savings and bottlenecks are of a replay, in which nobody decides otherwise"
+        yield Limitation(sentence=f"This run cannot be simulated again ({problem}): {replayed}.")
 
 
 def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departure]) -> Choices:

@@ -1,0 +1,61 @@
+"""Runs whose ranks go at their own pace, and that cannot be simulated again: what is told of them, and that it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import virtual_world as vw
+
+from e2c_dl import strategies
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.references import Reference
+from e2c_dl.diagnosis.resimulation.measure import Retraining
+from e2c_dl.diagnosis.resimulation.world import Layout
+from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.worlds.allotment import SharedCount
+from e2c_dl.worlds.virtual import LinkModel
+
+SIZE, BUCKETS, LINK = 5, (8_000, 4_000), LinkModel(rate_bps=20e6, delay_s=0.005)
+BUDGET = partial(SharedCount, 150.0, [1] * SIZE)
+SLOW = ((2, 1), (2, 3))
+REPLAYED = "cannot be simulated again ({}): savings and bottlenecks are of a replay, in which nobody decides otherwise."
+
+
+@pytest.fixture(scope="module")
+def run() -> tuple[Trace, Reference]:
+    """AD-PSGD until all ranks together have done 150 iterations, both links of a host at a tenth of their rate."""
+    links = vw.everywhere(SIZE, LINK) | dict.fromkeys(SLOW, replace(LINK, rate_bps=2e6))
+    hosts = vw.hosts(SIZE, of=vw.profile(BUCKETS, per_sample_s=5e-3), noise=0.05)
+    done = vw.run(strategies.load("adpsgd"), size=SIZE, seed=1, on_hosts=hosts, links=links, allotment=BUDGET())
+    return done.trace, replace(done, links=vw.everywhere(SIZE, LINK)).reference()
+
+
+def training() -> Retraining:
+    return Retraining(
+        strategy=strategies.load("adpsgd"), samples=[8] * SIZE, allotment=BUDGET, seed=1,
+        layout=Layout(dtype="float32", buckets=BUCKETS),
+    )  # fmt: skip
+
+
+def test_who_can_be_simulated_again_is(run: tuple[Trace, Reference]) -> None:
+    assert not any("again (" in each for each in analyse(*run, training()).limitations)
+
+
+@pytest.mark.parametrize("broken_off", [False, True], ids=["an archive without bucket sizes", "a rank was killed"])
+def test_links_that_cost_a_budget_are_named_by_all_ranks_together(
+    run: tuple[Trace, Reference], broken_off: bool
+) -> None:
+    """By the last one's end they cost nothing: whoever has the budget's last iteration ends the run."""
+    trace, reference = run
+    if broken_off:
+        trace = replace(trace, ranks=(*trace.ranks[:-1], replace(trace.ranks[-1], complete=False)))
+        iterations = int((trace.ranks[-1].spans["phase"] == Phase.ITERATION).sum())
+        why = f"trace of edge-5 ends after {iterations} of its iterations"
+    else:
+        why = "its archive does not tell all that it takes"
+    report = analyse(trace, reference, training() if broken_off else None)
+    assert any(REPLAYED.format(why) in each for each in report.limitations)
+    assert {str(each.element) for each in report.culprits} == {"edge-3 -> edge-2", "edge-3 -> edge-4"}
+    assert all(each.saved_s > 0 for each in report.culprits)
