@@ -50,6 +50,7 @@ from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
 from e2c_dl.diagnosis.stretches import When
 from e2c_dl.trace.model import Trace
+from e2c_dl.worlds.virtual.links import event_cost
 
 FAR, CLOSE, SAME = 0.3, 0.05, 0.01
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
@@ -166,7 +167,8 @@ def about_repeating(retraining: Retraining | None, trace: Trace, *, own_pace: bo
 
 def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departure]) -> Choices:
     """Those of the run ``observed``, whose trace is whole and which has departures that are ``worth`` restoring."""
-    large = len(observed.messages.joined) > EVENTS
+    lines = () if retraining.tcp else retraining.bottlenecks  # of a tcp, each queue serves one after another
+    large = len(observed.messages.joined) * event_cost(lines) > EVENTS
     world = None if large else observed.world(retraining)
     unsure = world is not None and retraining.chooses and abs(world.error) <= CLOSE
     laps = averaged(world, [each.restored for each in worth]) if world is not None and unsure else None

@@ -36,9 +36,13 @@ class Capacity:
 
     def rate_at(self, time_ns: int) -> float:
         """Bits per ns."""
+        if self.constant is not None:
+            return self.constant
         return self._rates[self._index(time_ns)]
 
     def next_change_ns(self, time_ns: int) -> int:
+        if self.constant is not None:
+            return FOREVER
         index = self._index(time_ns) + 1
         return self._times[index] if index < len(self._times) else FOREVER
 

@@ -18,7 +18,7 @@ Not modelled: competition of ACKs for the way back, ACKs that are lost, receive 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from e2c_dl.errors import InputError
@@ -34,6 +34,7 @@ MESSAGE_HEADER_BYTES = 54
 CONGESTION_CONTROLS = ("cubic", "reno")
 LEAST_ROUND_TRIP_S = 1e-4  # what two hosts' kernels need even without delay
 SEND_BUFFER_BYTES = 128 * 1024
+AS_AN_EVENT = 25  # ideal links of a line that send: so many take as long to look at as an event takes without any
 
 Conditions = Callable[[], "Iterator[tuple[float, LinkModel]]"]
 """Gives (from when in s, what the link is like from then on), from 0 on, rising, as often as asked, maybe for ever."""
@@ -111,6 +112,11 @@ class SharedRate:
     def __post_init__(self) -> None:
         if self.rate_bps <= 0:
             raise InputError(f"bottleneck: a rate of {self.rate_bps} bit/s; write one above 0")
+
+
+def event_cost(bottlenecks: Iterable[SharedRate]) -> float:
+    """How many times as long as without any an event takes to simulate, where ideal links share ``bottlenecks``."""
+    return 1 + max((len(each.links) for each in bottlenecks), default=0) / AS_AN_EVENT
 
 
 def link_model(link: Link, tcp: Tcp | None) -> LinkModel:

@@ -17,7 +17,8 @@ A sender that is stopped hands over no more: its stream comes as far as its kern
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import insort
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -35,8 +36,9 @@ _TOLERANCE_BITS = 1e-3  # what rounding to nanoseconds and floats may leave
 class BitStream:
     """One link's stream of bits. ``marks`` are actions at positions in it, the lowest first."""
 
-    def __init__(self, bottlenecks: tuple[int, ...]) -> None:
-        self.bottlenecks = bottlenecks
+    def __init__(self, number: int, bottlenecks: tuple[int, ...]) -> None:
+        self.number, self.bottlenecks = number, bottlenecks
+        self.listed = False  # among those that are busy
         self.capacity: Capacity
         self.position = self.end = self.rate = 0.0  # bits, bits, bits per ns
         self.taken = math.inf  # the position where what the kernel has ends, while the sender is stopped
@@ -47,23 +49,36 @@ class BitStream:
         return bool(self.marks)
 
     @property
+    def is_due(self) -> bool:
+        """Of one that is busy: whether it has come to a mark."""
+        return self.marks[0][0] <= self.position + _TOLERANCE_BITS
+
+    @property
     def sending(self) -> bool:
-        return self.busy and self.position < self.taken - _TOLERANCE_BITS
+        """Of one that is busy: whether its kernel has more."""
+        return self.position < self.taken - _TOLERANCE_BITS
 
 
 class Fluid:
     """Links that share ``bottlenecks``, or one ``alone``, whose conditions or sender change in ways not known before.
 
-    Wires call :meth:`mark` and then :meth:`changed`.
+    Wires call :meth:`settle`, :meth:`mark` and then :meth:`changed`. What an event costs grows with the links that are
+    busy; of those that are not, none is looked at.
     """
 
     def __init__(self, kernel: Kernel, bottlenecks: Sequence[SharedRate], *alone: RankPair) -> None:
         self.kernel = kernel
         self._rates = [Capacity(rates(bottleneck)) for bottleneck in bottlenecks]
         self.flows: dict[RankPair, BitStream] = {}
-        for pair in sorted({*alone, *(pair for bottleneck in bottlenecks for pair in bottleneck.links)}):
-            through = tuple(index for index, bottleneck in enumerate(bottlenecks) if pair in bottleneck.links)
-            self.flows[pair] = BitStream(through)
+        through: dict[RankPair, list[int]] = {pair: [] for pair in alone}
+        for index, bottleneck in enumerate(bottlenecks):
+            for pair in dict.fromkeys(bottleneck.links):
+                through.setdefault(pair, []).append(index)
+        for number, pair in enumerate(sorted(through)):
+            self.flows[pair] = BitStream(number, tuple(through[pair]))
+        self._busy: list[BitStream] = []  # by number, as the next
+        self._sending: list[BitStream] = []  # as of the last time that rates were shared
+        self._shared_until_ns = 0  # then a rate is another
         self._at_ns = 0
         self._version = 0
         self._number = 0
@@ -72,68 +87,103 @@ class Fluid:
     def mark(self, flow: BitStream, position: float, action: Callable[[Any], None], argument: Any) -> None:
         """Call ``action(argument)`` when ``flow`` has come to ``position``."""
         self._number += 1
+        if not flow.listed:
+            flow.listed = True
+            insort(self._busy, flow, key=lambda each: each.number)
         heappush(flow.marks, (position, self._number, action, argument))
+
+    def recondition(self, flow: BitStream, capacity: Capacity) -> None:
+        """The rate of ``flow`` alone is that of ``capacity`` from now on."""
+        flow.capacity = capacity
+        self._shared_until_ns = 0
+        self.changed()
 
     def changed(self, version: int | None = None) -> None:
         """Bring all flows up to now, do what is due, share anew, and come back when the next thing is due."""
         # an action calls again: the call under way looks once more; older wake-ups are void
         if self._changing or (version is not None and version != self._version):
             return
+        self.settle()
+        sending = [flow for flow in self._busy if flow.sending]
+        if sending != self._sending or self._at_ns >= self._shared_until_ns:
+            self._share(sending)
+        self._version += 1  # makes wake-ups under older rates void
+        self.kernel.at(min(self._shared_until_ns, self._next_mark_ns()), self.changed, self._version)
+
+    def settle(self) -> None:
+        """Bring all flows up to now, and do what is due: whoever calls it then says that something has changed."""
+        if self._changing:
+            return
         self._changing = True
         self._advance()
-        while sum(self._fire(flow) for flow in self.flows.values()):  # what is due may make more due
-            pass
-        sending = [flow for flow in self.flows.values() if flow.sending]
-        self._share(sending)
+        while due := [flow for flow in self._busy if flow.is_due]:  # what is due may make more due
+            for flow in due:
+                while flow.busy and flow.is_due:
+                    _, _, action, argument = heappop(flow.marks)
+                    action(argument)
+                flow.listed = flow.busy
+            self._busy = [flow for flow in self._busy if flow.listed]
         self._changing = False
-        self._version += 1  # makes wake-ups under older rates void
-        self.kernel.at(min(map(self._next_ns, sending), default=FOREVER), self.changed, self._version)
 
     def _advance(self) -> None:
         passed_ns = self.kernel.now_ns - self._at_ns
         self._at_ns = self.kernel.now_ns
-        for flow in self.flows.values():
-            if flow.rate:
+        if passed_ns:
+            for flow in self._sending:
                 flow.position = min(flow.end, flow.taken, flow.position + flow.rate * passed_ns)
 
-    def _fire(self, flow: BitStream) -> bool:
-        """Whether ``flow`` had come to a mark."""
-        fired = False
-        while flow.marks and flow.marks[0][0] <= flow.position + _TOLERANCE_BITS:
-            _, _, action, argument = heappop(flow.marks)
-            action(argument)
-            fired = True
-        return fired
-
-    def _share(self, sending: Sequence[BitStream]) -> None:
-        """Max-min fair rates: fill all alike, and freeze whoever meets a limit first."""
-        for flow in self.flows.values():
+    def _share(self, sending: list[BitStream]) -> None:
+        """Give each of ``sending`` its rate, all others none, until one's limit is another."""
+        now_ns = self._at_ns
+        for flow in self._sending:
             flow.rate = 0.0
-        left = [rates.rate_at(self.kernel.now_ns) for rates in self._rates]
-        own = {id(flow): flow.capacity.rate_at(self.kernel.now_ns) for flow in sending}  # once per flow, not per round
-        unfrozen = list(sending)
-        while unfrozen:
-            users = [sum(index in flow.bottlenecks for flow in unfrozen) for index in range(len(left))]
-            fair = [left[index] / users[index] if users[index] else math.inf for index in range(len(left))]
-            limits = [min([own[id(flow)], *(fair[index] for index in flow.bottlenecks)]) for flow in unfrozen]
-            lowest = min(limits)
-            frozen = [flow for flow, limit in zip(unfrozen, limits, strict=True) if limit <= lowest * (1 + 1e-12)]
-            for flow in frozen:
-                flow.rate = lowest
-                for index in flow.bottlenecks:
-                    left[index] = max(0.0, left[index] - lowest)  # floats may go a little below
-            unfrozen = [flow for flow in unfrozen if flow not in frozen]
+        self._sending = sending
+        own = {flow: flow.capacity.rate_at(now_ns) for flow in sending}
+        _fill(own, [capacity.rate_at(now_ns) for capacity in self._rates])
+        change_ns = [capacity.next_change_ns(now_ns) for capacity in self._rates]
+        self._shared_until_ns = FOREVER
+        for flow, limit in own.items():
+            own_ns = flow.capacity.next_change_ns(now_ns)
+            if limit or own_ns < FOREVER:  # not down for good, whatever becomes of the bottlenecks
+                self._shared_until_ns = min([self._shared_until_ns, own_ns, *(change_ns[i] for i in flow.bottlenecks)])
 
-    def _next_ns(self, flow: BitStream) -> int:
-        change_ns = flow.capacity.next_change_ns(self._at_ns)
-        if change_ns >= FOREVER and not flow.capacity.rate_at(self._at_ns):
-            return FOREVER  # down for good, whatever becomes of the bottlenecks
-        change_ns = min([change_ns, *(self._rates[index].next_change_ns(self._at_ns) for index in flow.bottlenecks)])
-        if not flow.rate:
-            return change_ns
-        missing = max(0.0, min(flow.marks[0][0], flow.taken) - flow.position)
+    def _next_mark_ns(self) -> int:
+        """When the first of those that send comes to a mark, or to what its kernel has taken."""
+        missing_ns = [
+            (min(flow.marks[0][0], flow.taken) - flow.position) / flow.rate for flow in self._sending if flow.rate
+        ]
         # at least 1 ns later: a rest below a bit must not stop time
-        return min(change_ns, self._at_ns + max(1, math.ceil(missing / flow.rate - 1e-9)))
+        return self._at_ns + max(1, math.ceil(min(missing_ns) - 1e-9)) if missing_ns else FOREVER
+
+
+def _fill(own: Mapping[BitStream, float], left: list[float]) -> None:
+    """Max-min fair rates: fill all alike, and freeze whoever meets a limit first.
+
+    ``own``: each one's limit; ``left``: what each bottleneck has, in bits per ns, which is used up.
+    """
+    rising = sorted(own, key=own.__getitem__, reverse=True)  # taken from its end
+    through: list[list[BitStream]] = [[] for _ in left]
+    for flow in own:
+        for index in flow.bottlenecks:
+            through[index].append(flow)
+    users = [len(flows) for flows in through]
+    unfrozen = set(own)
+    while unfrozen:
+        while rising[-1] not in unfrozen:
+            rising.pop()
+        fair = [rate / count if count else math.inf for rate, count in zip(left, users, strict=True)]
+        lowest = min([own[rising[-1]], *fair])
+        met = lowest * (1 + 1e-12)
+        frozen = {flow for index, share in enumerate(fair) if share <= met for flow in through[index]} & unfrozen
+        while rising and own[rising[-1]] <= met:
+            frozen.add(rising.pop())
+        frozen &= unfrozen
+        unfrozen -= frozen
+        for flow in frozen:
+            flow.rate = lowest
+            for index in flow.bottlenecks:
+                left[index] = max(0.0, left[index] - lowest)  # floats may go a little below
+                users[index] -= 1
 
 
 class SharedWire(Wire):
@@ -147,12 +197,11 @@ class SharedWire(Wire):
     def recondition(self) -> None:
         """The model's conditions are others from now on."""
         super().recondition()
-        self._flow.capacity = self.capacity
-        self._fluid.changed()
+        self._fluid.recondition(self._flow, self.capacity)
 
     def stop(self) -> None:
         """The sender is stopped: its kernel goes on with what it has taken, and is given no more."""
-        self._fluid.changed()  # first: positions are as of the last change
+        self._fluid.settle()  # first: positions are as of the last change
         self._flow.taken = self._flow.position + self.buffer_bits  # its buffer is full when it is stopped
         self._fluid.changed()
 
@@ -164,7 +213,7 @@ class SharedWire(Wire):
     def begin(self, transfer: Transfer) -> None:
         """Hand ``transfer`` to the kernel, which is free."""
         flow, fluid = self._flow, self._fluid
-        fluid.changed()  # positions as of now, before marks are put behind them
+        fluid.settle()  # positions as of now, before marks are put behind them
         self.number(transfer)
         self.pump_free_ns = FOREVER  # not known before it happens: others may come and share the rate
         self.taking = transfer

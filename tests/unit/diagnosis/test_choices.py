@@ -82,7 +82,9 @@ def test_a_run_too_large_to_be_simulated_again_is_replayed_and_says_so(monkeypat
     assert any("too large to be simulated again" in sentence for sentence in told.limitations)
 
 
-def test_who_is_slow_before_a_shared_line_that_is_full_costs_nothing_though_a_replay_has_it_gain() -> None:
+def test_who_is_slow_before_a_shared_line_that_is_full_costs_nothing_though_a_replay_has_it_gain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     links = vw.everywhere(SIZE, LinkModel(rate_bps=100e6, delay_s=0.002))
     up = tuple(pair for pair in links if pair[0])  # all but the server's go through it
     line, buckets = SharedRate(rate_bps=20e6, links=up), (60_000, 60_000)
@@ -107,6 +109,9 @@ def test_who_is_slow_before_a_shared_line_that_is_full_costs_nothing_though_a_re
     told = analyse(run.trace, reference, retraining)
     assert not told.culprits
     assert str(told.bottlenecks[0].element) == "uplink"
+    monkeypatch.setattr(choices, "EVENTS", run.result.messages + 1)  # each takes longer where links share
+    (told_why,) = [each for each in analyse(run.trace, reference, retraining).limitations if "simulated again" in each]
+    assert told_why.endswith("this run is too large to be simulated again.")
 
 
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
