@@ -44,7 +44,7 @@ from e2c_dl.worlds.virtual import (
     SimulatedIteration,
     simulate,
 )
-from e2c_dl.worlds.virtual.links import RankPair
+from e2c_dl.worlds.virtual.links import RankPair, event_cost
 from e2c_dl.worlds.virtual.sinks import Sink
 
 NO_TIMES = 1
@@ -155,7 +155,8 @@ class MeasuredWorld(OneLuck):
     def cheap(self) -> int:
         """How many changes are simulated without a thought: as many as keep to EVENTS messages and gradients."""
         events = sum(link.messages for link in self.links.values()) + sum(len(host.gradients) for host in self.hosts)
-        return max(LEAST_CHEAP, EVENTS // max(1, events))
+        cost = 1.0 if self.tcp.tcp is not None else event_cost(self.bottlenecks)
+        return max(LEAST_CHEAP, int(EVENTS / max(1.0, events * cost)))
 
     def most_saved_ns(self, whatif: WhatIf) -> float:
         """About the most that ``whatif`` can save: how much less long all that it changes then takes, in sum.
