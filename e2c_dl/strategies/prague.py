@@ -55,6 +55,7 @@ class Prague(Strategy):
     """Averages of small groups after local steps; see the module."""
 
     name: ClassVar[str] = "prague"
+    rank_settings: ClassVar[Sequence[str]] = ("generator",)
     asynchronous = fixed_batches = True  # a rank may wait in a group for one that waits for its speed
 
     def __init__(
