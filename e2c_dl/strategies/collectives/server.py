@@ -41,6 +41,10 @@ class Served(Strategy):
         """The first rank of each layer as the server."""
         return [{"server": layers.index(layer)} for layer in dict.fromkeys(layers)]
 
+    def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
+        """The server's copy: others hold what they pulled last, rounded where it travels compressed."""
+        return [float(rank == self._server) for rank in range(len(samples))]
+
     async def run(self, worker: Worker) -> None:
         self._check(worker.size)
         await (self.serve(worker) if worker.rank == self._server else self.follow(worker))
