@@ -39,13 +39,16 @@ def training_without(scenario: Scenario, names: Collection[str]) -> Scenario:
 
 
 def _settings(training: Training, ranks: Sequence[Host], kept: Sequence[Host]) -> Mapping[str, Setting]:
-    """The strategy's settings, of which ``server`` names a rank. Raises: InputError, if that one is not ``kept``."""
+    """The strategy's settings, some of which name a rank. Raises: InputError, if that one is not ``kept``."""
     settings = dict(training.strategy_settings)
-    server = {**strategies.describe(training.strategy).settings, **settings}.get("server")
-    if not isinstance(server, int) or server >= len(ranks):
-        return settings
-    if ranks[server] not in kept:
-        raise InputError(
-            f"without {ranks[server].name}: it is the server (server: {server}); name another server first"
-        )
-    return {**settings, "server": kept.index(ranks[server])}
+    known = {**strategies.describe(training.strategy).settings, **settings}
+    for name in strategies.load(training.strategy).rank_settings:
+        rank = known[name]
+        if not isinstance(rank, int) or rank >= len(ranks):  # which its run refuses
+            continue
+        if ranks[rank] not in kept:
+            raise InputError(
+                f"without {ranks[rank].name}: it is the {name} ({name}: {rank}); name another {name} first"
+            )
+        settings[name] = kept.index(ranks[rank])
+    return settings

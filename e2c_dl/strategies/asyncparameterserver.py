@@ -21,7 +21,6 @@ iteration does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from e2c_dl.strategies.base import Message, Vector, Worker
@@ -34,10 +33,6 @@ class AsyncParameterServer(Served):
 
     name: ClassVar[str] = "asyncparameterserver"
     asynchronous = True
-
-    def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
-        """The server's copy: others hold what they pulled last."""
-        return [float(rank == self._server) for rank in range(len(samples))]
 
     async def follow(self, worker: Worker) -> None:
         update = worker.zeros()

@@ -67,7 +67,14 @@ class Strategy(ABC):
     divides_by_links: bool = False
     """Whether measured rates decide who sends how much to whom, and nothing else: what is computed is the same."""
 
+    cycle: int = 1
+    """Iterations after which what is sent begins anew, if most of it is sent in few of them: what links carry is told
+    by whole ones. ``__init__`` sets it where settings decide."""
+
     hears_verdicts: bool = False  # training is diagnosed while it goes on, and every rank told: Worker.verdicts
+    rank_settings: ClassVar[Sequence[str]] = ()
+    """Settings whose values are ranks: where some hosts do not train, these move with theirs."""
+
     former_settings: ClassVar[Mapping[str, str]] = {}
     """Settings that earlier versions knew -> what to do instead, which a scenario that still has one is told."""
 

@@ -90,9 +90,9 @@ class DLion(Strategy):
         """Every pair: all send to all."""
         return any_pair(size)
 
-    def model_weights(self, samples: Sequence[int]) -> Sequence[float] | None:
-        """The mean of all models, where they may differ."""
-        return [1 / len(samples)] * len(samples) if self.max_n or self.printed else None
+    def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
+        """The mean of all models: a rank applies its own gradient as it is, others what was sent of it."""
+        return [1 / len(samples)] * len(samples)
 
     async def run(self, worker: Worker) -> None:
         rank = _Rank(worker, self)

@@ -44,7 +44,7 @@ class FastLinks(Strategy):
             raise InputError(f"strategy 'fastlinks': gap is {gap}; write more than 0, at most 1")
         if period < 0:
             raise InputError(f"strategy 'fastlinks': period is {period}; write 0 or more iterations")
-        self.gap, self._period = gap, period
+        self.gap, self._period, self.cycle = gap, period, max(1, period)
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:

@@ -43,6 +43,7 @@ class LocalSGD(Strategy):
             strategy=self.name, period=period, period_within=period_within, period_between=period_between,
             weights=weights,
         )  # fmt: skip
+        self.cycle = self._averaging.cycle
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:

@@ -55,6 +55,7 @@ class Prague(Strategy):
     """Averages of small groups after local steps; see the module."""
 
     name: ClassVar[str] = "prague"
+    rank_settings: ClassVar[Sequence[str]] = ("generator",)
     asynchronous = fixed_batches = True  # a rank may wait in a group for one that waits for its speed
 
     def __init__(
@@ -72,6 +73,7 @@ class Prague(Strategy):
                 raise InputError(f"strategy 'prague': {name} is {value}; write {least} or more")
         self.groups, self.group_size, self.threshold, self._generator = groups, group_size, threshold, generator
         self.asynchronous = self.fixed_batches = groups != "static"  # else all have theirs in the same iteration
+        self.cycle = PERIOD if groups == "static" else 1
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:

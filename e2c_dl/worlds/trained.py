@@ -2,8 +2,8 @@
 
 ::
 
-    allreduce, parameterserver     every rank holds it
-    asyncparameterserver           the server does
+    allreduce, butterfly           every rank holds it
+    (async)parameterserver         the server does
     localsgd, diloco, adpsgd       the mean of all ranks' parameters: sum of weight * parameters
 
 While it trains, rank 0 evaluates its own parameters: to bring others together then would cost what is being measured.
@@ -46,16 +46,11 @@ class TrainedModel:
 
     def assembled(self, parameters: Callable[[int], Vector]) -> Vector:
         """It, from the ``parameters`` of its holders, asked for by rank, in order: the same bits in every world."""
-        holders = self.holders
-        first = parameters(holders[0])
-        if len(holders) == 1:
-            return first
-        weights = self.weights or (1.0,)
-        total = weights[holders[0]] * first.astype(np.float64)
-        for rank in holders[1:]:
-            total += weights[rank] * parameters(rank).astype(np.float64)
-        assembled: Vector = total.astype(first.dtype)
-        return assembled
+        first, *others = self.holders
+        assembling = Assembling(self, parameters(first))
+        for rank in others:
+            assembling.add(rank, parameters(rank))
+        return assembling.model()
 
     def described(self) -> str:
         """Whose parameters it is, in a few words."""
@@ -70,6 +65,26 @@ class TrainedModel:
     def curve(self) -> str:
         """Whose parameters are evaluated while training."""
         return EVERY_RANKS if self.weights is None else f"rank {CURVE_RANK}'s parameters"
+
+
+class Assembling:
+    """``model`` under way, of which one holder's parameters are there at a time: added in order of ranks."""
+
+    def __init__(self, model: TrainedModel, first: Vector) -> None:
+        self._weights, self._first = model.weights or (1.0,), first
+        self._total = None if len(model.holders) == 1 else self._weights[model.holders[0]] * first.astype(np.float64)
+
+    def add(self, rank: int, parameters: Vector) -> None:
+        """Add those of ``rank``, the next holder."""
+        if self._total is not None:
+            self._total += self._weights[rank] * parameters.astype(np.float64)
+
+    def model(self) -> Vector:
+        """The model, once all are added."""
+        if self._total is None:
+            return self._first
+        assembled: Vector = self._total.astype(self._first.dtype)
+        return assembled
 
 
 def trained_model(training: Training) -> TrainedModel:

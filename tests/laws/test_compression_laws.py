@@ -186,6 +186,22 @@ def test_averages_of_equal_models_leave_them_as_they_were(
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("strategy", strategies.names())
+def test_whose_model_every_rank_holds_trains_the_same_on_all(name: str, strategy: str) -> None:
+    chosen = strategies.load(strategy).exact_with or {}
+    if strategies.load(strategy)(**chosen).model_weights([4] * 3) is not None:
+        return
+    problem = Problem(3, 1, lengths=(600, 400), dtype=np.float32)
+    computes = problem.computes(lambda rank, iteration, w: w - problem.targets[rank])
+    virtual_world.run(
+        lambda: strategies.load(strategy)(**chosen), size=3, iterations=5, computes=computes, samples=problem.samples,
+        wrapping=lambda worker: compressed(worker, name, {}), of=virtual_world.profile_of(computes[0]),
+    )  # fmt: skip
+    for compute in computes:
+        assert np.array_equal(compute.parameters, computes[0].parameters)
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
 def test_all_reduce_under_it_still_descends(name: str) -> None:
     problem = Problem(3, 1, lengths=(400, 300))
     computes = problem.computes(lambda rank, iteration, w: w - problem.targets[rank])

@@ -16,6 +16,7 @@ from pathlib import Path
 from e2c_dl.archive.read import ReadArchive, open_archive
 from e2c_dl.campaign import run as deployed
 from e2c_dl.campaign import simulated
+from e2c_dl.campaign.predicting.measured import MeasuredRun
 from e2c_dl.campaign.request import Console, Request
 from e2c_dl.diagnosis.diagnose import read_report
 from e2c_dl.drivers.live.stored import read_profile
@@ -24,6 +25,7 @@ from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
+from e2c_dl.strategies.base import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +57,12 @@ def check(archive: ReadArchive, without: Collection[str], request: RerunRequest)
         raise InputError(f"{missing}; name a testbed with --on, or one that `e2c-dl calibrate` wrote with --profile")
 
 
-def rerun(archive: ReadArchive, changed: Changed, request: RerunRequest, console: Console) -> tuple[Path, float]:
-    """(its archive, its run time in s) of ``archive``'s scenario with ``changed``. Raises: E2cDlError, of its steps."""
-    with _scenario(archive, changed) as scenario:
+def rerun(run: MeasuredRun, changed: Changed, request: RerunRequest, console: Console) -> tuple[Path, float]:
+    """(its archive, its run time in s) of the scenario of ``run`` with ``changed``. Raises: E2cDlError, of its steps.
+
+    A simulated one has no values: its strategy is told what ``run`` told of them.
+    """
+    with _scenario(run.archive, changed, run.recorded if request.testbed is None else {}) as scenario:
         if request.testbed is None:
             asked = simulated.SimulationRequest(
                 scenario=scenario,
@@ -83,10 +88,12 @@ def _is_empty(path: Path) -> bool:
 
 
 @contextmanager
-def _scenario(archive: ReadArchive, changed: Changed) -> Iterator[Path]:
-    """The changed scenario's folder, for as long as the re-run needs it."""
-    before = load(archive.scenario).what_if  # of a re-run: what is asked comes on top
+def _scenario(archive: ReadArchive, changed: Changed, settings: Mapping[str, Setting]) -> Iterator[Path]:
+    """The changed scenario's folder, whose strategy has these ``settings``, too, for as long as the re-run needs it."""
+    loaded = load(archive.scenario)
+    before = loaded.what_if  # of a re-run: what is asked comes on top
+    env = {"strategy_settings": {**loaded.training.strategy_settings, **settings}} if settings else {}
     with tempfile.TemporaryDirectory(prefix="e2c-dl-") as made:
         scenario = Path(made) / (archive.run.scenario or "what-if")
-        copies.changed(archive.scenario, scenario, before.then(changed))
+        copies.changed(archive.scenario, scenario, before.then(changed), env)
         yield scenario

@@ -94,7 +94,7 @@ def whatif(
         answer = predict(run, changed, console.doing)
     again = None
     try:
-        again = run_again(read, changed, request, console) if rerun else None
+        again = run_again(run, changed, request, console) if rerun else None
     finally:  # what was predicted is said, whatever becomes of the re-run
         click.echo(
             json.dumps(_plain(answer, again), indent=1) if as_json else "\n".join(_lines(answer, again, testbed))

@@ -3,8 +3,9 @@
 ::
 
     rank r <-> (both prove that they hold the run's key, and are ranks r and 0: see worlds.live.handshake)
-            -> {"op": "gather", "name": N, "value": V, "within_s": S}
-            <- {"op": "gathered", "name": N, "values": [...]}     when all ranks have given theirs, by rank
+            -> {"op": "gather", "name": N, "value": V, "within_s": S, "to": null}
+            <- {"op": "gathered", "name": N, "values": [...]}     when all ranks have given theirs, by rank; to all of
+                                                                  them, or with "to": 0 to rank 0 (others: none)
             -> {"op": "fail", "reason": ..., "cause": ..., "exit_code": ..., "lost": r}
             <- {"op": "abort", "rank": r, "reason": ..., "cause": ..., "exit_code": ...}   nobody goes on
             -> {"op": "budget", "said": {...}}   <- {"op": "budget", "said": {...}}   see e2c_dl.drivers.live.budget
@@ -36,7 +37,7 @@ WHILE_ALIVE = None
 """Limit of a gathering that some ranks come to after work of any length: as long as all show signs of life. A process
 that ends closes its connection, a host that vanishes is found gone by TCP (worlds.giving_up), and who waits for the run
 from outside ends one whose worker, or whose host, is stopped (drivers.live.detached, campaign.hosts.life)."""
-LARGEST_LINE_BYTES = 1 << 22  # asyncio's own limit is 64 KiB, which values of many ranks exceed
+_LEAST_LINE_BYTES, _LINK_BYTES = 1 << 22, 512  # of any line; of what is said of one link
 _VERDICT_WITHIN_S = 5.0  # a coordinator that is itself gone never answers
 _RETRY_S = 0.2  # rank 0 may not listen yet: all workers start at the same time
 
@@ -48,6 +49,11 @@ class Aborted(TrainingError):
         self.rank, self.cause = rank, cause
         self.exit_code = exit_code
         super().__init__(reason)
+
+
+def largest_line_bytes(size: int) -> int:
+    """Of a line between ``size`` ranks, which may tell of all links. asyncio's own limit is 64 KiB."""
+    return max(_LEAST_LINE_BYTES, size * size * _LINK_BYTES)
 
 
 class Control:
@@ -85,7 +91,7 @@ class Control:
                     # What it refuses is nothing that follows from its own end.
                     raise (TrainingError(why) if isinstance(error, Refused) else PeerLost(0, why)) from error
                 await asyncio.sleep(_RETRY_S)
-        reader, writer = await asyncio.open_connection(sock=connection, limit=LARGEST_LINE_BYTES)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=largest_line_bytes(len(names)))
         return cls(reader, writer, rank, names[0])
 
     async def gather(self, name: str, value: Any, within_s: float | None = WITHIN_S) -> list[Any]:
@@ -94,9 +100,16 @@ class Control:
         From the first rank's arrival the others have ``within_s`` (None: for ever), or less, once the coordinator has
         seen how far apart ranks come to gatherings whose names begin with the same word. Raises: Aborted.
         """
+        return await self._gathered(name, value, within_s, None)
+
+    async def collect(self, name: str, value: Any, within_s: float | None = WITHIN_S) -> list[Any]:
+        """As ``gather``, for what rank 0 alone needs: elsewhere nothing comes. Raises: Aborted."""
+        return await self._gathered(name, value, within_s, 0)
+
+    async def _gathered(self, name: str, value: Any, within_s: float | None, to: int | None) -> list[Any]:
         gathered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._gathering[name] = gathered
-        self._say(op="gather", name=name, value=value, within_s=within_s)
+        self._say(op="gather", name=name, value=value, within_s=within_s, to=to)
         await _first(gathered, self._ended)
         if not gathered.done():  # both may have come: what was gathered counts
             raise self._ended.result()

@@ -15,7 +15,7 @@ from typing import Any
 
 from e2c_dl.archive.records import Cause, Doing
 from e2c_dl.drivers.live.budget.account import Account, Answers
-from e2c_dl.drivers.live.control import LARGEST_LINE_BYTES
+from e2c_dl.drivers.live.control import largest_line_bytes
 from e2c_dl.errors import TrainingError
 from e2c_dl.worlds.deadlines import Deadline
 from e2c_dl.worlds.live import handshake
@@ -104,7 +104,7 @@ class Coordinator:
         serving.add_done_callback(self._serving.discard)
 
     async def _serve(self, connection: socket.socket, rank: int) -> None:
-        reader, writer = await asyncio.open_connection(sock=connection, limit=LARGEST_LINE_BYTES)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=largest_line_bytes(len(self._names)))
         self._writers[rank] = writer
         if self._aborted is not None:  # whoever joins late hears of it, too
             writer.write(self._aborted)
@@ -120,7 +120,7 @@ class Coordinator:
     def _heard(self, rank: int, line: dict[str, Any]) -> bool:
         """Act on ``line`` of ``rank``; True if it leaves."""
         if line["op"] == "gather":
-            self._gather(rank, line["name"], line["value"], line["within_s"])
+            self._gather(rank, line["name"], line["value"], line["within_s"], line["to"])
         elif line["op"] == "budget" and self._account is not None:
             self._answer(self._account.hear(rank, line["said"]))
             if self._time is None and self._account.seconds is not None:
@@ -150,7 +150,7 @@ class Coordinator:
         reason = f"{what}rank {at_fault} ({self._names[at_fault]}): {line['reason']}"
         self._abort(at_fault, reason, Cause(line["cause"]), line["exit_code"])
 
-    def _gather(self, rank: int, name: str, value: Any, within_s: float | None) -> None:
+    def _gather(self, rank: int, name: str, value: Any, within_s: float | None, to: int | None) -> None:
         loop = asyncio.get_running_loop()
         gathering = self._gatherings.setdefault(name, _Gathering(begun_s=loop.time()))
         gathering.values[rank] = value
@@ -162,7 +162,9 @@ class Coordinator:
                 gathering.timer.cancel()
             del self._gatherings[name]
             values = [gathering.values[each] for each in range(len(self._names))]
-            self._tell(_line(op="gathered", name=name, values=values))
+            whole, none = _line(op="gathered", name=name, values=values), _line(op="gathered", name=name, values=[])
+            for each, writer in self._writers.items():
+                writer.write(whole if to in (None, each) else none)
         elif gathering.timer is None and within_s is not None:  # from the first: it waits longest
             wait_s = min(within_s, max(deadline.seconds or within_s, LEAST_WITHIN_S))
             gathering.timer = loop.call_later(wait_s, self._late, name, gathering, wait_s)

@@ -18,7 +18,7 @@ from e2c_dl import strategies, typed
 from e2c_dl.archive.records import ComputeFacts, Doing, HostFacts, Noticed
 from e2c_dl.drivers.live.abandoned import abandonable
 from e2c_dl.drivers.live.calibrating import Tell
-from e2c_dl.drivers.live.control import Control
+from e2c_dl.drivers.live.control import WHILE_ALIVE, Control
 from e2c_dl.drivers.live.mathematics import Mathematics
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.dynamics.speed import HostSpeed
@@ -53,7 +53,7 @@ async def measure(assignment: Assignment, control: Control, tell: Tell) -> list[
             for src, dst in pairs:
                 if src == assignment.own.name:
                     rows.append(await abandonable(_measured, assignment, dst, ports))
-            await control.barrier(f"measured {number}")
+            await control.barrier(f"measured {number}", WHILE_ALIVE)  # a far link takes many times as long as others
             done += len(pairs)
     assignment.records.write_links([row.to_json() for row in rows])
     await _strictly(assignment, control, rows)
@@ -75,24 +75,35 @@ async def probe(
     paced = facts.compute if facts is not None else ComputeFacts()
     paced = msgspec.structs.replace(paced, trial_s=trial_s, designed_s=_designed_s(assignment, paced))
     records.amend_facts(compute=paced)
-    found = _Found(facts=records.facts(), measured={row.dst: row.measured for row in rows if row.measured is not None})
-    everybody = await control.gather("probed", msgspec.to_builtins(found))
+    found = _Found.of(records.facts(), rows)
+    everybody = await control.collect("probed", msgspec.to_builtins(found), WHILE_ALIVE)
     if assignment.rank == 0:
         for sentence in _probed(assignment, everybody).sentences():
             tell(Noticed(noticed=sentence))
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host found, as it tells the others."""
+    """What one host found, as it tells rank 0: no more of its facts and of its links than is asked of them."""
 
     facts: HostFacts | None
-    measured: dict[str, Measured]  # by the link's destination
+    measured: dict[str, dict[str, Any]]  # Measured, by the link's destination, without what is not known
+
+    @classmethod
+    def of(cls, facts: HostFacts | None, rows: Sequence[LinkFidelity]) -> _Found:
+        seen = {row.dst: msgspec.to_builtins(row.measured) for row in rows if row.measured is not None}
+        known = {dst: {key: value for key, value in each.items() if value is not None} for dst, each in seen.items()}
+        if facts is None:
+            return cls(facts=None, measured=known)
+        compute = ComputeFacts(trial_s=facts.compute.trial_s, designed_s=facts.compute.designed_s)
+        return cls(facts=HostFacts(cpu_model=facts.cpu_model, compute=compute), measured=known)
 
 
 def _probed(assignment: Assignment, everybody: Sequence[Any]) -> Probe:
     names = [member.name for member in assignment.members]
     found = dict(zip(names, typed.convert(everybody, list[_Found]), strict=True))
-    measured = {(src, dst): seen for src, own in found.items() for dst, seen in own.measured.items()}
+    measured = {
+        (src, dst): typed.convert(seen, Measured) for src, own in found.items() for dst, seen in own.measured.items()
+    }
     return Probe.of(assignment.scenario, {name: own.facts for name, own in found.items()}, measured)
 
 
@@ -139,8 +150,10 @@ def _measured(assignment: Assignment, dst: str, ports: list[int]) -> LinkFidelit
 
 async def _strictly(assignment: Assignment, control: Control, rows: list[LinkFidelity]) -> None:
     deviations = [sentence for row in rows for sentence in row.deviations()]
-    everybody = await control.gather("deviations", deviations)  # all ranks shall end by the same sentence
-    found = [sentence for sentences in everybody for sentence in sentences]
+    # All ranks shall end by the same sentence; of many, how many there are.
+    everybody = await control.gather("deviations", [len(deviations), *deviations[:1]])
+    found = [sentence for _, *sentences in everybody for sentence in sentences]
     if found and any(member.strict for member in assignment.members):
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        others = sum(count for count, *_ in everybody) - 1
+        more = f" and {others} more" if others else ""
         raise FidelityError(f"not as requested: {found[0]}{more}; run without --strict to train on it all the same")

@@ -14,7 +14,7 @@ from e2c_dl import strategies
 from e2c_dl.drivers.virtual import inputs
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.load import links_of_strategy
-from e2c_dl.scenario.model import Scenario
+from e2c_dl.scenario.model import Scenario, Training
 from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import InMemory, bottlenecks, link_models, simulate
@@ -44,11 +44,16 @@ def link_use(scenario: Scenario, profile: ComputeProfile | None) -> LinkUse:
             links_of_strategy(scenario.training, [host.layer for host in ranks])]  # fmt: skip
     carried, unknown = dict.fromkeys(sorted(used), 0.0), _unknown(scenario, profile)
     if profile is not None and not unknown:
-        carried = _carried(
-            scenario, profile, max(min(scenario.training.iterations, MOST_TRIED // len(ranks)), LEAST_TRIED)
-        )
+        carried |= _carried(scenario, profile, _tried(scenario.training))
     unused = [pair for pair, link in scenario.topology.links.items() if pair not in carried and link != Link()]
     return LinkUse(bytes_per_iteration=carried, unknown=unknown, unused=tuple(unused))
+
+
+def _tried(training: Training) -> int:
+    """Iterations of each rank that tell of all: those of the training itself, or whole cycles of its strategy."""
+    cycle = strategies.load(training.strategy)(**training.strategy_settings).cycle
+    enough = max(MOST_TRIED // len(training.batch_sizes), LEAST_TRIED)
+    return min(training.iterations, -(-enough // cycle) * cycle)
 
 
 def _unknown(scenario: Scenario, profile: ComputeProfile | None) -> str:

@@ -138,14 +138,16 @@ def _copied(src: Path, dst: Path, texts: Mapping[str, str]) -> None:
         raise InputError(f"{src} cannot be copied to {dst}: {error.strerror}; choose another folder") from error
 
 
-def changed(src: Path, dst: Path, what_if: Changed) -> None:
+def changed(src: Path, dst: Path, what_if: Changed, env: Mapping[str, Any]) -> None:
     """Writes a copy of the scenario in ``src`` to ``dst``, with ``what_if`` in place of the what-if that it had.
+
+    The keys of ``env`` are these in its Trainers' ``env:``.
 
     Its profile goes along, if it has one. Raises: as :func:`overridden`.
     """
     kept = {key: inner for key, inner in _mapping(src / EMULATION).items() if key != "what_if"}
     text = _written({**kept, "what_if": what_if.to_yaml()} if what_if else kept, "what_if as asked")
-    _copied(src, dst, {EMULATION: text})
+    _copied(src, dst, {EMULATION: text, **({LAYERS_SERVICES: _with_env(src, env)} if env else {})})
     if (src / PROFILE).is_file():
         copy(src / PROFILE, dst / PROFILE)
 
@@ -157,6 +159,13 @@ def retrained(src: Path, dst: Path, env: Mapping[str, Any], without: Collection[
 
     Its profile goes along, if it has one. Raises: as :func:`overridden`.
     """
+    _copied(src, dst, {LAYERS_SERVICES: _with_env(src, env, without)})
+    if (src / PROFILE).is_file():
+        copy(src / PROFILE, dst / PROFILE)
+
+
+def _with_env(src: Path, env: Mapping[str, Any], without: Collection[str] = ()) -> str:
+    """The text of ``layers_services.yaml`` of ``src`` with ``env`` in its Trainers' ``env:``, and ``without`` those."""
     value = _mapping(src / LAYERS_SERVICES)
     services = [service for layer in value.get("layers", ()) for service in layer.get("services", ())]
     for service in services:
@@ -164,9 +173,7 @@ def retrained(src: Path, dst: Path, env: Mapping[str, Any], without: Collection[
             kept = {key: said for key, said in service.get("env", {}).items() if key not in without}
             service["env"] = {**kept, **env}
     how = ", ".join(f"{key} {said}" for key, said in env.items() if said)
-    _copied(src, dst, {LAYERS_SERVICES: _written(value, how, LAYERS_SERVICES)})
-    if (src / PROFILE).is_file():
-        copy(src / PROFILE, dst / PROFILE)
+    return _written(value, how, LAYERS_SERVICES)
 
 
 def _mapping(file: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from collections.abc import AsyncIterator, Sequence
 from statistics import median
 
 from e2c_dl.errors import TrainingError
-from e2c_dl.strategies.base import Pending, Worker
+from e2c_dl.strategies.base import Bucket, Pending, Worker
 from e2c_dl.strategies.collectives import Tag, gather
 from e2c_dl.strategies.seam.wrapped import Wrapped
 
@@ -62,12 +62,14 @@ class Controlled(Wrapped):
         super().__init__(worker)
         self._first, self._period = first, period
         self._seconds_per_sample: deque[float] = deque(maxlen=WINDOW)
+        self._computed = 0  # samples of the gradient since the last iteration began; 0: there was none
 
     async def iterations(self) -> AsyncIterator[int]:
         speeds: Pending[list[float]] | None = None
         async for iteration in self._worker.iterations():
-            if iteration > 0:  # before its first gradient a rank has no time to tell
-                self._seconds_per_sample.append(self.compute_s / self.samples)  # per sample: batches differ
+            if self._computed:  # an iteration that the strategy leaves out tells nothing
+                self._seconds_per_sample.append(self.compute_s / self._computed)  # per sample: batches differ
+                self._computed = 0
             if speeds is not None:
                 shares = divided(self.total_samples, await speeds)  # awaited by all in the same iteration: one total
                 self.resize(shares[self.rank], self.total_samples)
@@ -79,9 +81,13 @@ class Controlled(Wrapped):
         if speeds is not None:  # others wait for what this rank hands on
             await speeds
 
+    def gradient(self) -> AsyncIterator[Bucket]:
+        self._computed = self.samples
+        return super().gradient()
+
     def _speed(self) -> float:
         """Samples per second of computing, lately. Raises: TrainingError, if computing takes no time."""
-        seconds = median(self._seconds_per_sample)
+        seconds = median(self._seconds_per_sample) if self._seconds_per_sample else 0.0
         if seconds <= 0:
             raise TrainingError(f"rank {self.rank}: computing takes no time, so it has no speed; set batching to fixed")
         return 1 / seconds

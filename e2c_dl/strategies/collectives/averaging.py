@@ -65,10 +65,15 @@ class Averaging:
     def layered(self) -> bool:
         return self.period_within > 0
 
+    @property
+    def cycle(self) -> int:
+        """Iterations from one average over all to the next."""
+        return self.period_between or self.period
+
     def scope_after(self, iteration: int) -> Scope | None:
         """The group that averages at the end of ``iteration``; None: nobody does."""
         done = iteration + 1
-        if done % (self.period_between or self.period) == 0:  # first: over all is over each layer, too
+        if done % self.cycle == 0:  # first: over all is over each layer, too
             return Scope.ALL
         return Scope.LAYER if self.layered and done % self.period_within == 0 else None
 

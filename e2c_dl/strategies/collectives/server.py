@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Setting, Strategy, Worker, any_pair
@@ -17,6 +18,8 @@ from e2c_dl.strategies.base import Setting, Strategy, Worker, any_pair
 
 class Served(Strategy):
     """``server`` is the rank that serves; a subclass says what the server does, and what the others do."""
+
+    rank_settings: ClassVar[Sequence[str]] = ("server",)
 
     def __init__(self, *, server: int = 0) -> None:
         """Raises: InputError, if ``server`` is below 0."""
@@ -37,6 +40,10 @@ class Served(Strategy):
     def tried(cls, layers: Sequence[str], iterations: int) -> Sequence[Mapping[str, Setting]]:
         """The first rank of each layer as the server."""
         return [{"server": layers.index(layer)} for layer in dict.fromkeys(layers)]
+
+    def model_weights(self, samples: Sequence[int]) -> Sequence[float]:
+        """The server's copy: others hold what they pulled last, rounded where it travels compressed."""
+        return [float(rank == self._server) for rank in range(len(samples))]
 
     async def run(self, worker: Worker) -> None:
         self._check(worker.size)

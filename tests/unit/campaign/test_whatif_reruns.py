@@ -12,6 +12,9 @@ from simulated_scenario import PARAMETERS, scenario, simulated
 
 from e2c_dl.archive.read import open_archive
 from e2c_dl.diagnosis.diagnose import read_report
+from e2c_dl.errors import InputError
+from e2c_dl.scenario.fewer_ranks import training_without
+from e2c_dl.scenario.load import load
 from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
 
 PROFILE = ComputeProfile(
@@ -86,3 +89,22 @@ def test_a_link_that_is_slower_than_its_share_of_a_line_is_known_by_what_it_carr
     found = answered(path, "--set", "link:edge-1->cloud-1.rate=10x")
     assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.03)
     assert culprit.saved_s == pytest.approx(found["measured_s"] - found["rerun"]["run_s"], rel=0.05)
+
+
+def test_how_much_was_significant_is_what_a_rerun_without_values_sends(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    designed = scenario(tmp_path / "s", strategy="gaia", strategy_settings={"threshold": 0.05}, evaluate_every=0)
+    found = answered(simulated(designed).path, "--set", "host:edge-1.speed=2x")
+    assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.05)
+    again = load(open_archive(Path(found["rerun"]["archive"])).scenario).training.strategy_settings
+    assert again["threshold"] == 0.05
+    assert 0 < again["selectivity"] <= 1
+
+
+def test_the_generator_of_groups_is_the_same_host_without_another(tmp_path: Path) -> None:
+    designed = scenario(tmp_path / "s", strategy="prague", strategy_settings={"generator": 2})
+    without = training_without(load(designed), ["edge-1"])
+    assert without.training.strategy_settings == {"generator": 1}
+    assert without.topology.ranks[1].name == "cloud-1"
+    with pytest.raises(InputError, match="without cloud-1: it is the generator .generator: 2.; name another generator"):
+        training_without(load(designed), ["cloud-1"])

@@ -20,9 +20,11 @@ from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.ending.collect import collect
 from e2c_dl.drivers.live.metrics import device_bytes, device_with
 from e2c_dl.errors import PeerLost, TrainingError
+from e2c_dl.strategies.base import Message, Vector
 from e2c_dl.strategies.collectives.server import Served
 from e2c_dl.worlds.allotment import SharedTime
-from e2c_dl.worlds.trained import TrainedModel
+from e2c_dl.worlds.live import Network
+from e2c_dl.worlds.trained import Assembling, TrainedModel
 
 NAMES = ("edge-1", "fog-1", "cloud-1")
 KEY = bytes(range(32))
@@ -93,8 +95,32 @@ def test_the_strategys_model_is_collected_at_rank_0(name: str) -> None:
     play(scene)
     means = dict.fromkeys(("adpsgd", "ako", "dlion", "fastlinks", "hop", "prague"), 3.0)
     by_samples = dict.fromkeys(("diloco", "gaia", "localsgd"), 3.6)
-    expected = {"asyncparameterserver": 4.0, **means, **by_samples}.get(name, 2.0)
+    expected = {"asyncparameterserver": 4.0, "parameterserver": 4.0, **means, **by_samples}.get(name, 2.0)
     assert np.allclose(model.assembled(lambda rank: own[rank]), expected)
+
+
+def test_one_model_is_there_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[tuple[str, int]] = []
+    post, add = Network.post, Assembling.add
+
+    def posting(self: Network, dst: int, message: Message, *more: int) -> asyncio.Future[int]:
+        if message.payload is not None:
+            happened.append(("sent", self.rank))
+        return post(self, dst, message, *more)
+
+    def adding(self: Assembling, rank: int, parameters: Vector) -> None:
+        happened.append(("added", rank))
+        add(self, rank, parameters)
+
+    monkeypatch.setattr(Network, "post", posting)
+    monkeypatch.setattr(Assembling, "add", adding)
+
+    async def scene(ranks: list[Control]) -> None:
+        model, own = TrainedModel(weights=(0.5, 0.25, 0.25)), np.ones(5)
+        await asyncio.gather(*(collect(model, own, control, address="127.0.0.1", size=3, key=KEY) for control in ranks))
+
+    play(scene)
+    assert happened == [("sent", 1), ("added", 1), ("sent", 2), ("added", 2)]
 
 
 def test_a_shared_budget_is_granted_over_the_control_connections() -> None:

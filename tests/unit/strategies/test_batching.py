@@ -9,8 +9,10 @@ from operator import truediv
 from typing import Any, cast
 
 import pytest
+import virtual_world
 from hypothesis import given
 from hypothesis import strategies as st
+from virtual_world import scripted
 
 from e2c_dl.errors import InputError, TrainingError
 from e2c_dl.strategies.base import Worker
@@ -61,6 +63,23 @@ def test_no_division_is_faster_but_by_what_a_sample_takes_the_slowest(speeds: li
 def test_what_cannot_be_divided_is_refused(speeds: list[float]) -> None:
     with pytest.raises(TrainingError, match="10 samples cannot be divided .* at least one sample"):
         divided(10, speeds)
+
+
+def test_iterations_that_are_left_out_tell_no_speed() -> None:
+    batches: dict[int, list[int]] = {0: [], 1: []}
+
+    async def script(worker: Worker) -> None:
+        async for iteration in worker.iterations():
+            batches[worker.rank].append(worker.samples)
+            if iteration not in (3, 4):  # the first of other batches
+                async for _ in worker.gradient():
+                    pass
+
+    virtual_world.run(
+        scripted(script), size=2, iterations=9, samples=8, factors=[1, 3], links={}, batching="dynamic",
+        of=virtual_world.profile(fixed_s=0.0),
+    )  # fmt: skip
+    assert batches == {0: [8] * 3 + [12] * 6, 1: [8] * 3 + [4] * 6}
 
 
 def test_unknown_controller_is_refused() -> None:
