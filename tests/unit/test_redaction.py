@@ -264,7 +264,7 @@ def test_variables_hold_secrets_by_their_name_or_by_what_they_say() -> None:
         "OPENAI_KEY": f"sk-proj-{SECRET}", "DATABASE_URL": f"postgresql://me:{SECRET}@db/x",
         "MODEL": f"hf_{SECRET}{SECRET}", "SLACK": f"https://hooks.slack.com/services/T0/B0/{SECRET}",
     }  # fmt: skip
-    other = {"HOME": "/root", "PWD": "/root/work", "PATH": "/bin:/usr/bin", "LS_COLORS": "rs=0:di=01;34", "KEY": "a"}
+    other = {"HOME": "/srv", "PWD": "/srv/work", "PATH": "/bin:/usr/bin", "LS_COLORS": "rs=0:di=01;34", "KEY": "a"}
     found = of_environment(held | other)
     assert found.keys() == held.keys()
     assert found["DATABASE_URL"] == SECRET, "wherever it stands, not the URL alone"
