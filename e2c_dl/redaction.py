@@ -33,12 +33,12 @@ SHORT = 4  # and one shorter than this nowhere but at its own name
 _NAME = (
     r"(?:[\w-]*?(?:passw(?:or)?d|passwd|pswd|passphrase|mot[_-]?de[_-]?passe|secret(?:[_-]?key)?|credentials?|tokens?|api[_-]?key|apikey|access[_-]?key|"
     r"private[_-]?key|(?:account|storage|client|master|session|signing|encryption|license|jwt|hmac|wandb|hf|ssh)[_-]?key|"
-    r"g5k_pass|(?<![a-z])(?:pwd|pass|auth))(?:[_-](?:value|string|default|\d+))?)"
+    r"g5k_pass|(?<![a-z])(?:pwd|pass|auth|creds?)|(?-i:[A-Z0-9]_(?:KEY|PAT)))(?:[_-](?:value|string|default|\d+))?)"
 )
 _LOOKS_SECRET = re.compile(_NAME, re.IGNORECASE)
 _ORDINARY = re.compile(  # names of no secrets
     r"(?<![a-z])(?:max|min|num|n|new|total)[_-](?:[\w-]+[_-])?tokens?$|tokens?[_-](?:id|count|size|len|per)|tokeni[sz]e|"
-    r"(?<![a-z])(?:pad|eos|bos|mask|sep|cls|unk|image)[_-]tokens?$|(?<![a-z])(?:sort|primary|group|dict)[_-]key$|"
+    r"(?<![a-z])(?:pad|eos|bos|mask|sep|cls|unk|image)[_-]tokens?$|(?<![a-z])(?:sort|primary|foreign|partition|cache|group|dict)[_-]key$|"
     r"public[_-]",
     re.IGNORECASE,
 )
@@ -62,6 +62,8 @@ _FORMS = tuple(
         (rf"\bmachine\s+\S+\s+login\s+\S+\s+password\s+{_QUOTED}", 0),  # .netrc
         (rf"<(?P<name>{_NAME})>(?P<value>[^<\s]+)</", re.IGNORECASE),
         (rf"\b(?:wandb|huggingface-cli|hf)\s+(?:auth\s+)?login\s+(?:--\S+\s+)*(?!-){_QUOTED}", 0),
+        (rf"\bwandb\.login\([^)\n]*?\bkey\s*=\s*{_QUOTED}", 0),
+        (r"\bcookie[\"']?:\s*[\"']?(?P<value>[\w.-]+=[^\r\n\"']{8,})", re.IGNORECASE),
         (rf"(?:echo|printf)\s+(?:-n\s+|%s\s+)?{_QUOTED}\s*\|[^\n]*--password-stdin", 0),
         (r"(?:\s-u|--user)[\s=]*[\"']?[\w.@+-]+:(?!\{\{)(?P<value>[^\s\"']+)", 0),
         (r"\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:(?!\{\{)(?P<value>[^\s/@\"']+)@", re.IGNORECASE),
@@ -75,7 +77,7 @@ _FORMS = tuple(
         (
             r"(?<![\w-])(?P<value>gh[pousr]_\w{20,}|github_pat_\w{20,}|gl(?:pat|dt|rt)-[\w-]{16,}|hf_[A-Za-z0-9]{20,}|"
             r"sk-[\w-]{20,}|A[KS]IA[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}|AIza[\w-]{35}|npm_\w{30,}|pypi-[\w-]{30,}|"
-            r"dckr_pat_[\w-]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+)",
+            r"dckr_pat_[\w-]{20,}|hvs\.[\w-]{20,}|dapi[0-9a-f]{32}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+)",
             0,
         ),
     )
@@ -92,12 +94,22 @@ def looks_secret(name: str) -> bool:
 
 
 def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Its variables that hold secrets: no short ones, which stand elsewhere by chance, nor paths, which say where."""
+    """Its variables that hold secrets -> those: no short ones, which stand elsewhere by chance, nor paths.
+
+    By their name, or since a part of the value looks like one, such as a password in a URL: then it is that part.
+    """
     return {
-        name: value
+        name: secret
         for name, value in environ.items()
-        if looks_secret(name) and is_secret(value, name) and len(value) >= LONG and not os.path.isabs(value)
+        if (secret := _secret_of(name, value)) is not None and len(secret) >= LONG and not os.path.isabs(secret)
     }
+
+
+def _secret_of(name: str, value: str) -> str | None:
+    """The longest of a variable's secrets."""
+    if looks_secret(name):
+        return value if is_secret(value, name) else None
+    return max((value[first:last] for first, last in found(value)), key=len, default=None)
 
 
 def is_secret(value: str, name: str = "") -> bool:

@@ -81,7 +81,7 @@ class ScriptTrace:
             yield {"ph": "M", "name": "process_name", "pid": first, "tid": 0, "args": {"name": whose}}
         content = iter(self.content())
         while some := list(itertools.islice(content, _AT_ONCE)):
-            timed = [each for each in some if each.get("ph") in _SHOWN and _is_time(each.get("ts"))]
+            timed = [each for each in some if _is_timed(each)]
             placed_us = self._placed_us([each["ts"] for each in timed], origin_ns)
             for each in some:
                 if each.get("ph") == "M":
@@ -281,6 +281,11 @@ def _start_us(each: Any) -> int | None:
 def _is_named(each: Event) -> bool:
     """Whether its kind, process and thread are numbers or texts, by which it can be told from others."""
     return all(isinstance(each.get(key), (str, int, float, type(None))) for key in ("ph", "pid", "tid"))
+
+
+def _is_timed(each: Event) -> bool:
+    """Whether it is shown, and its times are numbers."""
+    return each.get("ph") in _SHOWN and _is_time(each.get("ts")) and _is_time(each.get("dur", 0))
 
 
 def _is_time(value: Any) -> bool:

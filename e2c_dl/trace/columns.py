@@ -74,7 +74,13 @@ COLUMNS = (
     Column("end_ns", pa.int64(), _SINCE, "when it ended"),
     Column("posted_ns", pa.int64(), _SINCE, "when its task asked for it; orders the spans of one task"),
     Column("task", pa.int32(), "", "0: the thread that computes; 1: main; above 1: others; null: no task", -2),
-    Column("peer_task", pa.int32(), "", "spawn, await_task: the other task; collective: its group; or null", -2),
+    Column(
+        "peer_task",
+        pa.int32(),
+        "",
+        "spawn, await_task: the other task; collective: group + 1 (null: all ranks)",
+        -2,
+    ),
     Column("src", pa.int16(), "rank", "sender of the message, or whose update is applied; null: none", -1),
     Column("dst", pa.int16(), "rank", "receiver of the message; null: none", -1),
     Column(

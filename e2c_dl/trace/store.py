@@ -39,9 +39,8 @@ from e2c_dl.trace.propagation.samples import Samples, read_samples
 from e2c_dl.trace.ranks import rank_of, read_clock
 from e2c_dl.trace.recording.growing import GrowingSpans
 from e2c_dl.trace.recording.span_log import read_spans
+from e2c_dl.trace.row_groups import read_groups, rows_per_group
 
-MOST_ROWS, LEAST_ROWS, GROUPS = 1 << 14, 512, 8
-"""Of a group, at most and at least, and how many groups, as far as that lets: what one flipped bit may cost."""
 _PIECE_BYTES = 1 << 16
 
 Recording = tuple[SpansFacts, Spans, bool]
@@ -58,13 +57,12 @@ def write_parquet(
     Raises: ArchiveError, if it cannot be written.
     """
     table = columns.to_table(spans, facts, complete=complete, clock=clock, origin_ns=origin_ns, lost=lost)
-    rows = min(MOST_ROWS, max(LEAST_ROWS, -(-len(spans) // GROUPS)))
     names = [name for name in table.schema.names if name not in columns.DELTAS]
     try:
         path.parent.mkdir(exist_ok=True)
         with whole(path) as place:
             pq.write_table(
-                table, place, compression="zstd", row_group_size=rows, write_page_checksum=True,
+                table, place, compression="zstd", row_group_size=rows_per_group(len(spans)), write_page_checksum=True,
                 use_dictionary=names, column_encoding=dict.fromkeys(columns.DELTAS, "DELTA_BINARY_PACKED"),
             )  # fmt: skip
     except OSError as error:
@@ -86,7 +84,7 @@ def read_parquet(path: Path | Place) -> tuple[SpansFacts, Spans, bool]:
             is_earlier = facts.version == earlier.VERSION
             if not is_earlier:
                 columns.check_schema(file.schema_arrow, str(path))
-            table, lost = _groups(file, None if is_earlier else list(columns.FIELD_OF))
+            table, lost = read_groups(file, None if is_earlier else list(columns.FIELD_OF))
         except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
             reason = str(error).partition("\n")[0]
             raise ArchiveError(f"{place}: cannot read the trace: {reason}; run e2c-dl verify on the archive") from error
@@ -112,25 +110,6 @@ def facts_of(schema: pa.Schema, where: str) -> ParquetFacts:
             "read it with the program that wrote it"
         )
     return facts
-
-
-def _groups(file: pq.ParquetFile, names: list[str] | None) -> tuple[pa.Table, Lost]:
-    """Columns (None: all) of groups that can be read, what others held. Raises: ArrowException, if none can be."""
-    try:
-        return file.read(names), Lost()
-    except (OSError, ValueError, pa.ArrowException):
-        if file.num_row_groups < 2:
-            raise
-    tables, spans, size_bytes = [], 0, 0
-    for number in range(file.num_row_groups):
-        try:
-            tables.append(file.read_row_group(number, names))
-        except (OSError, ValueError, pa.ArrowException):
-            about = file.metadata.row_group(number)
-            spans, size_bytes = spans + about.num_rows, size_bytes + about.total_byte_size
-    if not tables:
-        file.read(names)
-    return pa.concat_tables(tables), Lost(spans=spans, damaged_bytes=size_bytes)
 
 
 def convert(own: Recorded, origin_ns: int | None = None) -> Path:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planted_secrets import KINDS, forms
 
 from e2c_dl.archive.redact import redacted
-from e2c_dl.redaction import REDACTED, Redactor, looks_secret, of_command, without_found
+from e2c_dl.redaction import REDACTED, Redactor, looks_secret, of_command, of_environment, without_found
 
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=40)
 
@@ -225,3 +225,47 @@ def test_what_is_said_of_the_tokens_of_a_text_stays(said: str) -> None:
 )  # fmt: skip
 def test_what_looks_like_a_count_is_a_secret_at_its_name_or_length(said: str) -> None:
     assert REDACTED in " ".join(of_command(said.split()))
+
+
+SECRET = "Zq7xW9pLm3Kd8RtYab"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"OPENAI_KEY={SECRET}",
+        f"export GITHUB_PAT={SECRET}",
+        f"MY_CREDS={SECRET}",
+        f"wandb.login(key='{SECRET}')",
+        f'wandb.login(relogin=True, key="{SECRET}")',
+        f"Cookie: session={SECRET}; path=/",
+        f"{{'Cookie': 'a=b; sid={SECRET}'}}",
+        f"hvs.{SECRET}{SECRET}",
+    ],
+)
+def test_what_libraries_and_services_call_a_secret_is_hidden(said: str) -> None:
+    assert SECRET not in without_found(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "sort_key=by_time_and_host", "SORT_KEY=by_time_and_host", "CACHE_KEY=linux-py311-abcdef",
+        "monkey=patched_already", "MONKEY=patched_already", "key=12345678", "PATTERN=something_long",
+        "cookie: is not set here", "dapi is an interface of databases", "DATA_PATH=relative/folder",
+    ],
+)  # fmt: skip
+def test_what_only_sounds_like_it_stays(said: str) -> None:
+    assert without_found(said) == said
+
+
+def test_variables_hold_secrets_by_their_name_or_by_what_they_say() -> None:
+    held = {
+        "OPENAI_KEY": f"sk-proj-{SECRET}", "DATABASE_URL": f"postgresql://me:{SECRET}@db/x",
+        "MODEL": f"hf_{SECRET}{SECRET}", "SLACK": f"https://hooks.slack.com/services/T0/B0/{SECRET}",
+    }  # fmt: skip
+    other = {"HOME": "/srv", "PWD": "/srv/work", "PATH": "/bin:/usr/bin", "LS_COLORS": "rs=0:di=01;34", "KEY": "a"}
+    found = of_environment(held | other)
+    assert found.keys() == held.keys()
+    assert found["DATABASE_URL"] == SECRET, "wherever it stands, not the URL alone"
+    assert all(SECRET in each for each in found.values())

@@ -15,8 +15,8 @@
 
 Nobody waits for a SEND or a COLLECTIVE that is not awaited: it goes on beside its task. Node ids rise with time, and a
 node depends only on lower ones that were over when it began: no graph has a cycle, whatever a damaged trace claims.
-A file is a GlobalMetadata, then Nodes, each behind its length (varint). Times are whole microseconds since training
-began; attribute ``duration_ns`` is exact.
+A file is a GlobalMetadata, then Nodes, each behind its length (varint). Times are whole microseconds since the first
+span of any rank began, as none is below 0; attribute ``duration_ns`` is exact.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from e2c_dl.atomic_write import ELSEWHERE, written
 from e2c_dl.errors import ArchiveError, ArchiveTaken
 from e2c_dl.trace.columns import COLLECTIVES, PHASES
 from e2c_dl.trace.export.chakra_schema import COMM_TYPES, Attribute, Metadata, Node, NodeType
-from e2c_dl.trace.export.origin import origin_ns
 from e2c_dl.trace.model import COMPUTE, Collective, Phase, RankTrace, Trace
 
 VERSION = "1.0.0"
@@ -61,7 +60,7 @@ def write(trace: Trace, folder: Path) -> None:
     others = sorted(there - {f"trace.{rank.rank}.et" for rank in trace.ranks})
     if others:  # whoever reads the folder takes it for a rank of this run
         raise ArchiveTaken(f"{folder}: holds {others[0]}, a rank of another run; {ELSEWHERE}")
-    began_ns = origin_ns(trace)
+    began_ns = min((int(rank.spans["start_ns"].min()) for rank in trace.ranks if len(rank.spans)), default=0)
     for rank in trace.ranks:
         with written(folder / f"trace.{rank.rank}.et", ELSEWHERE) as place, place.open("wb") as file:
             for message in _messages(rank, began_ns):
@@ -79,7 +78,7 @@ def _messages(rank: RankTrace, began_ns: int) -> Iterator[Any]:
             yield Node(
                 id=number, name=_name(row), type=_type(row),
                 ctrl_deps=_over(control[number], number, rows), data_deps=_over(data[number], number, rows),
-                start_time_micros=max(0, row["start_ns"] - began_ns) // 1000,
+                start_time_micros=(row["start_ns"] - began_ns) // 1000,
                 duration_micros=max(0, row["end_ns"] - row["start_ns"]) // 1000,
                 attr=list(_attributes(row)),
             )  # fmt: skip
@@ -168,7 +167,7 @@ def _attributes(row: Row) -> Iterator[Any]:
         yield _attribute("comm_tag", row["seq"] & 0x7FFFFFFF, "int32_val")
     if row["phase"] == Phase.COLLECTIVE and row["kind"] in COMM_TYPES:
         yield _attribute("comm_type", COMM_TYPES[Collective(row["kind"])])
-        yield _attribute("pg_name", str(row["peer_task"]) if row["peer_task"] >= 0 else "")
+        yield _attribute("pg_name", str(row["peer_task"] + 1) if row["peer_task"] >= 0 else "")
     if row["nbytes"]:
         yield _attribute("comm_size", row["nbytes"])
 

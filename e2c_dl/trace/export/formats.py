@@ -43,7 +43,7 @@ FORMATS = {
     "chakra": Format(
         module="chakra", suffix=".chakra", about="a folder of Chakra execution traces (MLCommons), one per rank"
     ),
-    "otlp": Format(module="otlp", suffix=".otlp.jsonl", about="OpenTelemetry spans (OTLP JSON), a line per rank"),
+    "otlp": Format(module="otlp", suffix=".otlp.jsonl", about="OpenTelemetry spans (OTLP JSON), 500 of a rank a line"),
     "csv": Format(module="csv", suffix=".csv", about="one row per span, the columns of docs/trace-format.md"),
 }
 

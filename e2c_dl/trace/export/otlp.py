@@ -1,4 +1,4 @@
-"""A Trace for whatever reads OpenTelemetry: OTLP in JSON, one TracesData per line and rank.
+"""A Trace for whatever reads OpenTelemetry: OTLP in JSON, a TracesData per line, of so many spans of a rank.
 
 ::
 
@@ -15,6 +15,7 @@ Where that is not known it is laid at 0. Distances are to the nanosecond.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator
 from datetime import datetime
@@ -22,13 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.atomic_write import ELSEWHERE, written
-from e2c_dl.trace.columns import COLLECTIVES, PHASES, SEQ_OF
+from e2c_dl.trace.columns import COLLECTIVES, PHASES, SEQ_OF, TASKS
 from e2c_dl.trace.export.origin import origin_ns
 from e2c_dl.trace.model import Phase, RankTrace, Trace
 
 _INTERNAL, _PRODUCER, _CONSUMER = 1, 4, 5  # SpanKind
 _KINDS = {Phase.SEND: _PRODUCER, Phase.RECEIVE: _CONSUMER}
 _NONE = {"iteration": -1, "bucket": -1, "src": -1, "dst": -1, "seq": -1, "nbytes": 0, "staleness": 0, "task": -2}
+
+SPANS_PER_LINE = 500
+"""Of at most 2 kB each: readers take lines of up to 1 MiB."""
 
 Ids = dict[tuple[int, int, int], str]
 """(src, dst, seq) of a message -> id of its SEND."""
@@ -44,10 +48,11 @@ def write(trace: Trace, path: Path) -> None:
     sends = {key: one for rank in trace.ranks for key, one in _sends(rank)}
     with written(path, ELSEWHERE) as place, place.open("w", encoding="utf-8") as file:
         for rank in trace.ranks:
-            spans = list(_spans(rank, trace_id, later_ns, sends))
-            scope = {"scope": {"name": "e2c_dl"}, "spans": spans}
-            json.dump({"resourceSpans": [{"resource": _resource(rank), "scopeSpans": [scope]}]}, file)
-            file.write("\n")
+            spans, resource = _spans(rank, trace_id, later_ns, sends), _resource(rank)
+            while some := list(itertools.islice(spans, SPANS_PER_LINE)):
+                scope = {"scope": {"name": "e2c_dl"}, "spans": some}
+                json.dump({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}, file)
+                file.write("\n")
 
 
 def _resource(rank: RankTrace) -> dict[str, Any]:
@@ -89,11 +94,11 @@ def _attributes(phase: Phase, row: dict[str, int]) -> Iterator[dict[str, Any]]:
     if phase in (Phase.COLLECTIVE, Phase.AWAIT_COLLECTIVE):
         yield _attribute("e2c_dl.kind", COLLECTIVES.get(row["kind"], str(row["kind"])))
         if row["peer_task"] != -2:
-            yield _attribute("e2c_dl.group", row["peer_task"])
+            yield _attribute("e2c_dl.group", row["peer_task"] + 1)
     for name, none in _NONE.items():
         if row[name] != none:
             told = SEQ_OF.get(phase, name) if name == "seq" else name
-            yield _attribute(f"e2c_dl.{told}", row[name])
+            yield _attribute(f"e2c_dl.{told}", row[name] + (name in TASKS))
 
 
 def _name(phase: Phase, row: dict[str, int]) -> str:

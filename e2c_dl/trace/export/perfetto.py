@@ -20,6 +20,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from e2c_dl.atomic_write import ELSEWHERE, written
-from e2c_dl.trace.columns import COLLECTIVES, SEQ_OF
+from e2c_dl.trace.columns import COLLECTIVES, SEQ_OF, TASKS
 from e2c_dl.trace.messages import Messages, join
 from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Trace
 
@@ -35,7 +36,6 @@ Event = dict[str, Any]
 
 _ARGUMENTS = ("iteration", "bucket", "nbytes", "seq", "src", "staleness", "task")
 _COMPUTE_TASK = -1
-_THREADS_PER_GROUP = 1000  # numbers apart, so that lanes of two groups never share one
 
 
 def write(trace: Trace, path: Path, more: Callable[[int], Iterable[Event]] = lambda _: ()) -> None:
@@ -46,9 +46,25 @@ def write(trace: Trace, path: Path, more: Callable[[int], Iterable[Event]] = lam
     first, *others = events(trace)
     with written(path, ELSEWHERE) as place, place.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
-        file.write(json.dumps(first))
-        file.writelines(f",\n{json.dumps(event)}" for event in itertools.chain(others, more(_begin_ns(trace))))
+        file.write(_text(first))
+        file.writelines(f",\n{_text(event)}" for event in itertools.chain(others, more(_begin_ns(trace))))
         file.write("\n]}\n")
+
+
+def _text(event: Event) -> str:
+    """It as JSON, which has no NaN and no infinity: what is none of its numbers is null."""
+    try:
+        return json.dumps(event, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(event), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def events(trace: Trace) -> list[Event]:
@@ -61,8 +77,11 @@ def events(trace: Trace) -> list[Event]:
     for rank in trace.ranks:
         found.append(_named("process_name", rank.rank, 0, f"{rank.host} (rank {rank.rank}, {rank.layer})"))
         found.append({**_named("process_sort_index", rank.rank, 0, ""), "args": {"sort_index": rank.rank}})
-        for number, (group, rows) in enumerate(_groups(rank, hosts), start=1):
-            found += _thread_events(rank, group, rows, number * _THREADS_PER_GROUP, origin_ns, threads)
+        first_thread = 1
+        for group, rows in _groups(rank, hosts):
+            places = _places(group, rows)
+            found += _thread_events(rank, group, (rows, places), first_thread, origin_ns, threads)
+            first_thread += max(places, default=-1) + 1
     found += _arrows(messages, threads, origin_ns)
     found += _counters(messages, hosts, origin_ns)
     return found
@@ -99,12 +118,11 @@ def _groups(rank: RankTrace, hosts: dict[int, str]) -> Iterator[tuple[str, list[
 
 
 def _thread_events(
-    rank: RankTrace, group: str, rows: list[dict[str, int]], first_thread: int, origin_ns: int,
+    rank: RankTrace, group: str, placed: tuple[list[dict[str, int]], list[int]], first_thread: int, origin_ns: int,
     threads: dict[tuple[int, Phase, int, int], int],
 ) -> Iterator[Event]:  # fmt: skip
-    """The spans of one group, on as few threads as let none overlap another; fills ``threads`` with the messages'."""
-    nests = group == "iterations"
-    places = [0] * len(rows) if nests else lanes([(row["start_ns"], row["end_ns"]) for row in rows])
+    """The spans of one group, on the threads from ``first_thread`` on; fills ``threads`` with the messages'."""
+    rows, places = placed
     for lane in range(max(places, default=-1) + 1):
         name = group if lane == 0 else f"{group} ({lane + 1})"
         yield _named("thread_name", rank.rank, first_thread + lane, name)
@@ -121,8 +139,13 @@ def _thread_events(
             "tid": first_thread + lane,
             "ts": _us(row["start_ns"] - origin_ns),
             "dur": _us(row["end_ns"] - row["start_ns"]),
-            "args": {_name_of(name, phase): row[name] for name in _ARGUMENTS},
+            "args": {_name_of(name, phase): row[name] + (name in TASKS) for name in _ARGUMENTS},
         }
+
+
+def _places(group: str, rows: list[dict[str, int]]) -> list[int]:
+    """The thread of the group that each span is on, as few as let none overlap another; iterations nest."""
+    return [0] * len(rows) if group == "iterations" else lanes([(row["start_ns"], row["end_ns"]) for row in rows])
 
 
 def lanes(intervals: list[tuple[int, int]]) -> list[int]:

@@ -8,7 +8,9 @@
        busy [#####]...[####] busy     less busy than the time between: nobody knows where the gap lies; in the middle
        idle ...[####]......  idle     end = when the last acknowledgement came
 
-What a counter rose by between two samples it rose by while the connection was busy, evenly.
+What a counter rose by between two samples it rose by while the connection was busy, evenly. From when a connection was
+not there yet to the first look at it, which may be some seconds, it is held to have been busy as much in each tenth of
+a second: nobody knows when it was opened.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ Numbers = npt.NDArray[np.float64]
 
 COUNTERS = ("bytes_acked", "bytes_sent", "bytes_retransmitted", "segments_out", "retransmissions")
 LIMITED = ("rwnd_limited_us", "sndbuf_limited_us")
+_EVENLY_NS = 100_000_000  # from a connection's birth to the first look at it
 _DECODED = np.dtype([(name, "f8") for name in FIELDS])
 
 
@@ -55,6 +58,7 @@ def decoded(raws: Sequence[bytes]) -> npt.NDArray[Any]:
         values = np.ascontiguousarray(table[:, offset:end]).view(f"={kind}")[:, 0]
         found[name] = np.where(lengths >= end, values, np.nan)
     found["min_rtt_us"][found["min_rtt_us"] == NO_RTT] = np.nan
+    found["srtt_us"][found["srtt_us"] == 0] = np.nan  # none was measured
     return found
 
 
@@ -65,6 +69,7 @@ def under_way(told: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def curves(at_ns: Times, told: npt.NDArray[Any], *, ip_version: int) -> Curves:
     """The curves of one connection's samples, at least one: ``told``, as decoded, at ``at_ns``, which never falls."""
+    at_ns, told = _evenly_from_birth(at_ns, told)
     values = {name: _rising(told[name], FIELDS[name][1]) for name in (*COUNTERS, *LIMITED)}
     options = int(np.nan_to_num(told["options"][-1]))
     values["wire_bytes"] = values["bytes_sent"] + values["segments_out"] * tcp_info.segment_header_bytes(
@@ -79,6 +84,19 @@ def curves(at_ns: Times, told: npt.NDArray[Any], *, ip_version: int) -> Curves:
         values={name: _on_knots(curve, share) for name, curve in values.items()},
         busy_ns=united(pieces[busy].reshape(-1, 2)),
     )
+
+
+def _evenly_from_birth(at_ns: Times, told: npt.NDArray[Any]) -> tuple[Times, npt.NDArray[Any]]:
+    """The samples; where the first one is of before the connection was there, some evenly between it and the next."""
+    if len(told) < 2 or told["state"][0] != 0 or told["bytes_acked"][0] + told["segments_out"][0] != 0:
+        return at_ns, told
+    between = min(int(at_ns[1] - at_ns[0]) // _EVENLY_NS, 1000)
+    made = np.full(between, np.nan, dtype=told.dtype)
+    shares = np.arange(1, between + 1) / (between + 1)
+    for name in (*COUNTERS, *LIMITED, "busy_us"):
+        made[name] = shares * told[name][1]
+    made_ns = at_ns[0] + np.rint(shares * float(at_ns[1] - at_ns[0])).astype(np.int64)
+    return np.concatenate([at_ns[:1], made_ns, at_ns[1:]]), np.concatenate([told[:1], made, told[1:]])
 
 
 def _pieces(at_ns: Times, told: npt.NDArray[Any], acked: Numbers) -> tuple[Times, npt.NDArray[np.bool_]]:

@@ -39,6 +39,7 @@ from e2c_dl.trace.model import MOST_NS, ClockAlignment
 from e2c_dl.trace.places import CLOCK, Recorded
 from e2c_dl.trace.propagation import connection_columns
 from e2c_dl.trace.recording.log import read_log
+from e2c_dl.trace.row_groups import read_groups, rows_per_group
 
 SAMPLE_KIND, CONNECTION_KIND = 1, 2
 SAMPLE = struct.Struct("<qQiHHI")
@@ -46,6 +47,7 @@ RECORD_BYTES = 512  # at most, of a sample or a connection: as the log asks, whi
 VERSION = 1
 _METADATA = b"e2c_dl"
 _MOST_RAW = 1024  # a struct tcp_info has some 300 bytes
+_ARRAYS = ("time_ns", "cookie", "iteration", "family", "raw")
 _COLUMNS = ("own_time_ns", "cookie", "iteration", "family", "raw")  # of the table, from which the others were made
 Row = tuple[int, int, int, int, bytes]
 """(time_ns, cookie, iteration, family, TCP_INFO) of a sample."""
@@ -133,23 +135,20 @@ def convert_samples(own: Recorded, origin_ns: int | None = None) -> Path:
     """
     samples, clock_file = _read_raw(own.connections_raw), own.folder / CLOCK
     clock = read_alignment(clock_file) if clock_file.exists() else None
+    if origin_ns is None and len(samples.raw):  # of all groups of rows one origin
+        origin_ns = int((clock or ClockAlignment()).align(samples.time_ns[:1])[0])
     facts = SamplesFacts(
         rank=samples.rank, host=samples.host, machine=samples.machine, lost=samples.lost, dropped=samples.dropped,
         connections=tuple(samples.connections.values()), version=connection_columns.VERSION, origin_ns=origin_ns,
         clock=clock,
     )  # fmt: skip
-    values = {name: getattr(samples, name) for name in ("time_ns", "cookie", "iteration", "family", "raw")}
-    ends = [samples.connections[cookie] for cookie in samples.cookie.tolist()]
-    try:
-        table = connection_columns.to_table(samples.rank, samples.host, values, ends, clock=clock, origin_ns=origin_ns)
-    except (pa.ArrowException, OverflowError) as error:  # a rank or a family that is none
-        raise ArchiveError(f"{own.connections_raw}: cannot be a table: {error}; {codec.DAMAGED}") from error
-    table = table.replace_schema_metadata({_METADATA: msgspec.json.encode(facts)})
     target = own.connections.path
     try:
         target.parent.mkdir(exist_ok=True)
         with whole(target) as place:
-            pq.write_table(table, place, compression="zstd", write_page_checksum=True)
+            _write_parquet(place, samples, facts)
+    except (pa.ArrowInvalid, OverflowError) as error:  # a rank or a family that is none
+        raise ArchiveError(f"{own.connections_raw}: cannot be a table: {error}; {codec.DAMAGED}") from error
     except OSError as error:
         raise ArchiveError(f"{target}: cannot write it: {error}; make room or choose another directory") from error
     again = _read_parquet(own.connections)
@@ -157,6 +156,20 @@ def convert_samples(own: Recorded, origin_ns: int | None = None) -> Path:
     if of_both[0] != of_both[1]:
         raise ArchiveError(f"{target}: differs from {own.connections_raw} after conversion; keep that and report this")
     return target
+
+
+def _write_parquet(place: Path, samples: Samples, facts: SamplesFacts) -> None:
+    """Group of rows by group of rows: decoded they take many times what they were recorded in."""
+    schema = connection_columns.SCHEMA.with_metadata({_METADATA: msgspec.json.encode(facts)})
+    rows = rows_per_group(len(samples.raw))
+    with pq.ParquetWriter(place, schema, compression="zstd", write_page_checksum=True) as writer:
+        for begin in range(0, len(samples.raw), rows):
+            own = {name: getattr(samples, name)[begin : begin + rows] for name in _ARRAYS}
+            ends = [samples.connections[cookie] for cookie in own["cookie"].tolist()]
+            table = connection_columns.to_table(
+                samples.rank, samples.host, own, ends, clock=facts.clock, origin_ns=facts.origin_ns
+            )
+            writer.write_table(table.replace_schema_metadata(schema.metadata))
 
 
 def _read_raw(place: Place) -> Samples:
@@ -205,24 +218,26 @@ def _connection(payload: bytes) -> Connection | None:
 
 def samples_of(facts: SamplesFacts, rows: list[Row], connections: dict[int, Connection], lost: int) -> Samples:
     """Of what can be: a time that is none, and a connection that nobody described, are counted as lost."""
-    good = [
-        row for row in rows
-        if abs(row[0]) <= MOST_NS and row[1] in connections and row[2] >= -1 and len(row[4]) <= _MOST_RAW
-    ]  # fmt: skip
-    good.sort(key=lambda row: row[0])
+    kinds = (np.int64, np.uint64, np.int32, np.uint16)
+    arrays = [np.fromiter((row[at] for row in rows), kind, len(rows)) for at, kind in enumerate(kinds)]
+    return _samples(facts, arrays, [row[4] for row in rows], connections, lost)
+
+
+def _samples(
+    facts: SamplesFacts, arrays: Sequence[npt.NDArray[Any]], raws: list[bytes], connections: dict[int, Connection],
+    lost: int,
+) -> Samples:  # fmt: skip
+    time_ns, cookie, iteration, family = arrays
+    described = np.array([one for one in connections if 0 <= one < 1 << 64], dtype=np.uint64)
+    lengths = np.fromiter(map(len, raws), np.int64, len(raws))
+    good = (time_ns <= MOST_NS) & (time_ns >= -MOST_NS) & (iteration >= -1) & (lengths <= _MOST_RAW)
+    kept = np.flatnonzero(good & np.isin(cookie, described))
+    kept = kept[np.argsort(time_ns[kept], kind="stable")]
     return Samples(
-        rank=facts.rank,
-        host=facts.host,
-        time_ns=np.array([row[0] for row in good], dtype=np.int64),
-        cookie=np.array([row[1] for row in good], dtype=np.uint64),
-        iteration=np.array([row[2] for row in good], dtype=np.int32),
-        family=np.array([row[3] for row in good], dtype=np.uint16),
-        raw=tuple(row[4] for row in good),
-        connections=connections,
-        machine=facts.machine,
-        lost=lost + len(rows) - len(good),
-        dropped=facts.dropped,
-    )
+        rank=facts.rank, host=facts.host, time_ns=time_ns[kept], cookie=cookie[kept], iteration=iteration[kept],
+        family=family[kept], raw=tuple(map(raws.__getitem__, kept.tolist())), connections=connections,
+        machine=facts.machine, lost=lost + len(raws) - len(kept), dropped=facts.dropped,
+    )  # fmt: skip
 
 
 def _read_parquet(place: Place) -> Samples:
@@ -231,21 +246,22 @@ def _read_parquet(place: Place) -> Samples:
             file = pq.ParquetFile(content, page_checksum_verification=True)
             if file.metadata.num_rows * SAMPLE.size > LARGE_BYTES:
                 raise ArchiveError(f"{place}: holds {file.metadata.num_rows} samples, as no run does; remove it")
-            read = file.read()
+            schema = file.schema_arrow
+            facts = codec.decode((schema.metadata or {}).get(_METADATA, b""), SamplesFacts, f"{place}: its metadata")
+            if facts.version != connection_columns.VERSION or not schema.equals(connection_columns.SCHEMA):
+                raise ArchiveError(f"{place}: its columns are not those of samples; {codec.DAMAGED}")
+            read, lost = read_groups(file, list(_COLUMNS))
         except (OSError, ValueError, pa.ArrowException, MemoryError) as error:
             reason = str(error).partition("\n")[0]
             raise ArchiveError(f"{place}: cannot read it: {reason}; run e2c-dl verify on the archive") from error
-    text = (read.schema.metadata or {}).get(_METADATA, b"")
-    facts = codec.decode(text, SamplesFacts, f"{place}: its metadata")
-    if facts.version != connection_columns.VERSION or not read.schema.equals(connection_columns.SCHEMA):
-        raise ArchiveError(f"{place}: its columns are not those of samples; {codec.DAMAGED}")
     told = [read.column(name).fill_null(-1) if name == "iteration" else read.column(name) for name in _COLUMNS]
     if any(column.null_count for column in told):
         raise ArchiveError(f"{place}: a value is missing in a sample; {codec.DAMAGED}")
-    rows = list(zip(*(column.to_pylist() for column in told), strict=True))
     known = [_connection(json.dumps(msgspec.to_builtins(one)).encode()) for one in facts.connections]
     connections: dict[int, Connection] = {one.cookie: one for one in known if one is not None}
-    return samples_of(facts, rows, connections, facts.lost + len(known) - len(connections))
+    arrays = [column.to_numpy() for column in told[:-1]]
+    missing = facts.lost + lost.spans + len(known) - len(connections)
+    return _samples(facts, arrays, told[-1].to_pylist(), connections, missing)
 
 
 def header(rank: int, host: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:

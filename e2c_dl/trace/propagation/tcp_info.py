@@ -79,6 +79,15 @@ def decode(raw: bytes) -> dict[str, int | None]:
     return {name: field(raw, name) for name in FIELDS}
 
 
+def unborn(length: int) -> bytes:
+    """So many bytes of a connection that is not there yet: it has counted nothing, and measured nothing."""
+    made = bytearray(length)
+    offset, kind = FIELDS["min_rtt_us"]
+    if length >= offset + int(kind[1]):
+        struct.pack_into("=I", made, offset, NO_RTT)
+    return bytes(made)
+
+
 def segment_header_bytes(options: int, *, version: int = 4) -> int:
     """Ethernet, IP and TCP headers of a segment: 66 bytes with time stamps over IPv4.
 

@@ -163,11 +163,16 @@ def _means(row: Rows, values: Numbers, count: int) -> Numbers:
 
 def since_birth(connections: Sequence[Seen]) -> dict[str, float]:
     """What they have counted since they were opened, as last seen: LinkTraffic.since_birth."""
-    found = {column: sum(float(one.told[name][-1]) for one in connections) for column, name in _COUNTED.items()
+    found = {column: sum(_counted(one, name) for one in connections) for column, name in _COUNTED.items()
              if name != "wire_bytes"}  # fmt: skip
     headers = sum(
-        float(one.told["segments_out"][-1])
+        _counted(one, "segments_out")
         * segment_header_bytes(int(np.nan_to_num(one.told["options"][-1])), version=one.ip_version)
         for one in connections
     )
     return {**found, "wire_bytes": found["sent_bytes"] + headers}
+
+
+def _counted(one: Seen, counter: str) -> float:
+    """What it had counted when it was first seen, and since then: a counter that wrapped meanwhile says less."""
+    return float(one.told[counter][0] + one.curves.values[counter][-1])

@@ -2,10 +2,11 @@
 
 ::
 
-    0 ........ half of the cap ........................ the cap
-    everything | spans wait in memory until their       | TRAINING alone, once
-               | iteration has ended; a slow one's are
-               | written, of others only ITERATION
+    0 ........ half of the cap ....... three quarters ....... the cap
+    everything | spans wait in memory until their |             | TRAINING alone, once
+               | iteration has ended; a slow      | slow ones'
+               | one's are written, of others     | alone
+               | only ITERATION                   |
 
 An iteration is *slow* if it lasted at least :data:`SLOW` times the median of the last :data:`REMEMBERED`, itself
 included. A span counts as :data:`SPAN_BYTES`, the most that it can take, whatever the file's true size: what is kept
@@ -44,6 +45,7 @@ class SlowOnly:
     def __init__(self, cap_bytes: int, keep: Callable[[bytes], None], drop: Callable[[int], None]) -> None:
         self._most = max(0, cap_bytes - _END_BYTES) // SPAN_BYTES  # spans
         self._half = self._kept = self._most // 2  # the first half is kept by whoever asks free()
+        self._of_others = self._most * 3 // 4  # the last quarter is for slow iterations
         self._keep, self._drop = keep, drop
         self._recorded = 0  # spans
         self._choosing = False  # the first half is over
@@ -81,8 +83,7 @@ class SlowOnly:
             if (phase == Phase.ITERATION and not self._choosing) or phase == Phase.TRAINING:
                 self._keep(record)
             elif phase == Phase.ITERATION:
-                self._take(record)
-                self._decide(iteration)
+                self._decide(iteration, record)
             elif iteration < 0 or self._slow.get(iteration, False):
                 self._take(record)
             elif iteration in self._slow or self._waiting >= MOST_HELD:
@@ -97,8 +98,13 @@ class SlowOnly:
             for iteration in sorted(self._held):
                 self._release(iteration, slow=True)
 
-    def _decide(self, iteration: int) -> None:
+    def _decide(self, iteration: int, record: bytes) -> None:
+        """``record``: its ITERATION."""
         slow = ended_slowly(self._lasted)
+        if slow or self._kept < self._of_others:
+            self._take(record)
+        else:
+            self._drop(1)
         self._release(iteration, slow=slow)
         self._slow[iteration] = slow
         if len(self._slow) > DECIDED:

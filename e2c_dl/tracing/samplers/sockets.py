@@ -16,7 +16,7 @@ from e2c_dl.errors import TrainingError
 from e2c_dl.trace.propagation.samples import Connection
 from e2c_dl.trace.propagation.sockets import OwnSockets, ProcessSockets, SocketSampler, Source
 from e2c_dl.trace.propagation.sockets.own import Told
-from e2c_dl.trace.propagation.sockets.sampler import RankOf
+from e2c_dl.trace.propagation.sockets.source import RankOf
 from e2c_dl.tracing.rendezvous import Ranks
 from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Recording, Sampler
 

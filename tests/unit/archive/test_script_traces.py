@@ -177,3 +177,10 @@ def test_events_that_are_none_are_left_out(archive: Path) -> None:
     content = {"baseTimeNanoseconds": 1, "traceEvents": odd}
     (archive / "hosts" / "edge-1" / "z.json").write_text(json.dumps(content))
     assert not [each for each in exported(archive) if each["pid"] >= 1_200_000]
+
+
+@pytest.mark.parametrize("lasts", ["NaN", "Infinity", '"3"', "null", "1e400"])
+def test_an_event_that_lasts_no_time_is_left_out(archive: Path, lasts: str) -> None:
+    odd = f'{{"ph": "X", "name": "odd", "ts": 5.0, "dur": {lasts}}}'
+    (archive / "hosts/edge-1/z.json").write_text(f'{{"baseTimeNanoseconds": 1, "traceEvents": [{odd}]}}')
+    assert not [each for each in exported(archive) if each["pid"] >= 1_200_000]

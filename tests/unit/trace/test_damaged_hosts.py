@@ -8,15 +8,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from told_sockets import counted, write_told
 
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase
 from e2c_dl.trace.places import Recorded, recorded
+from e2c_dl.trace.propagation.samples import Connection, convert_samples, read_samples
 from e2c_dl.trace.recording.recorder import Recorder
-from e2c_dl.trace.store import LEAST_ROWS, convert, read_trace, write_parquet
+from e2c_dl.trace.row_groups import LEAST_ROWS
+from e2c_dl.trace.store import convert, read_trace, write_parquet
 from e2c_dl.trace.tables import table_of_host
 
+ROWS = 3 * LEAST_ROWS
 CLOCK = ClockAlignment(offset_ns=500, uncertainty_ns=7)
 
 
@@ -84,12 +88,7 @@ def test_a_flipped_bit_costs_a_table_of_spans_its_rows_if_nothing_else_tells_the
     damaged: str, lost: int, columns: list[str] | None, table: Recorded
 ) -> None:
     whole = table_of_host(table, columns)
-    content = bytearray(table.table.path.read_bytes())
-    group = pq.ParquetFile(table.table.path).metadata.row_group(0)
-    parts = [group.column(number) for number in range(group.num_columns)]
-    (part,) = (each for each in parts if each.path_in_schema == damaged)
-    content[part.data_page_offset + part.total_compressed_size // 2] ^= 1
-    table.table.path.write_bytes(content)
+    flip(table.table.path, 0, damaged)
     found = table_of_host(table, columns, origin_ns=0)
     if columns is not None and damaged not in columns:
         lost = 0  # what is not asked for is not read
@@ -100,3 +99,38 @@ def test_a_table_of_which_nothing_can_be_read_is_named(table: Recorded) -> None:
     table.table.path.write_bytes(table.table.path.read_bytes()[:-100])
     with pytest.raises(ArchiveError, match=r"edge-1\.parquet: cannot read the trace"):
         table_of_host(table)
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Recorded:
+    """What a host's sockets told, as a table of several groups of rows."""
+    own = recorded(tmp_path, "edge-1")
+    own.folder.path.mkdir(parents=True)
+    ends = [Connection(cookie=each, local=("10.0.0.1", each), remote=("10.0.0.2", each)) for each in (1, 2)]
+    rows = ((10 * number, 1 + number % 2, number // 2 - 1, counted(segments_out=number)) for number in range(ROWS))
+    write_told(own.connections_raw.path, 0, "edge-1", ends, rows)
+    convert_samples(own)
+    return own
+
+
+def test_a_flipped_bit_costs_a_table_of_connections_its_group_of_rows(told: Recorded) -> None:
+    whole = read_samples(told)
+    assert whole is not None and len(whole.raw) == ROWS
+    assert pq.read_table(told.connections.path, columns=["time_ns"])["time_ns"].to_pylist() == [
+        *range(0, 10 * ROWS, 10)
+    ]
+    flip(told.connections.path, 1, "raw")
+    found = read_samples(told)
+    assert found is not None and found.lost == LEAST_ROWS
+    assert found.raw == whole.raw[:LEAST_ROWS] + whole.raw[2 * LEAST_ROWS :]
+    flip(told.connections.path, 0, "srtt_us")  # which nobody needs who has the raw struct
+    assert read_samples(told) is not None
+
+
+def flip(path: Path, group: int, column: str) -> None:
+    """One bit of that column's part of that group of rows."""
+    content = bytearray(path.read_bytes())
+    about = pq.ParquetFile(path).metadata.row_group(group)
+    (part,) = (each for number in range(about.num_columns) if (each := about.column(number)).path_in_schema == column)
+    content[part.data_page_offset + part.total_compressed_size // 2] ^= 1
+    path.write_bytes(content)

@@ -18,7 +18,7 @@ from synthetic import Ring, simulate
 from e2c_dl.errors import ArchiveError, ArchiveTaken
 from e2c_dl.topology import Link
 from e2c_dl.trace.columns import TIMES, to_table
-from e2c_dl.trace.export import chakra, formats
+from e2c_dl.trace.export import chakra, formats, otlp
 from e2c_dl.trace.export.chakra_schema import Metadata, Node, NodeType
 from e2c_dl.trace.model import SPAN, ClockAlignment, ClockStep, Collective, Phase, Trace
 
@@ -102,7 +102,7 @@ def test_otlp_is_what_opentelemetry_reads(trace: Trace, tmp_path: Path) -> None:
     trace_pb2 = pytest.importorskip("opentelemetry.proto.trace.v1.trace_pb2", reason="OTLP's schema is not installed")
     formats.write("otlp", trace, tmp_path / "t.jsonl")
     lines = (tmp_path / "t.jsonl").read_text().splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 2 and max(len(rank.spans) for rank in trace.ranks) <= otlp.SPANS_PER_LINE
     spans: dict[str, Any] = {}
     for line, rank in zip(lines, trace.ranks, strict=True):
         # Its JSON has ids in hexadecimal, where protocol buffers have base 64: the parser only must not mind.

@@ -124,8 +124,24 @@ def test_with_a_cap_slow_iterations_are_kept(tmp_path: Path) -> None:
     of = {iteration: spans[spans["iteration"] == iteration] for iteration in range(500)}
     first = next(iteration for iteration in range(500) if len(of[iteration]) < 22)
     assert first > 30
-    for iteration in range(first + 1, 500):
-        assert len(of[iteration]) == (22 if iteration % 50 == 7 else 1), iteration
+    assert {len(of[iteration]) for iteration in range(first + 1, 500) if iteration % 50 == 7} == {22}
+    others = [len(of[iteration]) for iteration in range(first + 1, 500) if iteration % 50 != 7]
+    assert others == [1] * sum(others) + [0] * (len(others) - sum(others)), "a quarter of the cap is for slow ones"
+    assert sum(others) > 100
+
+
+def test_iterations_that_are_not_slow_leave_a_quarter_of_a_cap_to_those_that_are(tmp_path: Path) -> None:
+    path, cap_bytes, slow = tmp_path / "spans.bin", 100_000, (900, 4900)
+    with recorder(path, cap_bytes=cap_bytes) as recording:
+        for iteration in range(5000):
+            begin, lasted = iteration * 1000, 300 if iteration in slow else 100
+            for number in range(20):
+                recording.record(Phase.STEP, begin, begin + number, begin + lasted, iteration=iteration)
+            recording.record(Phase.ITERATION, begin, begin, begin + lasted, iteration=iteration)
+    spans = read_spans(path)[1]
+    assert path.stat().st_size <= cap_bytes
+    assert [int(np.sum(spans["iteration"] == each)) for each in slow] == [21, 21]
+    assert np.sum(spans["phase"] == Phase.ITERATION) > cap_bytes / 4 / 112
 
 
 def test_what_a_cap_keeps_does_not_depend_on_when_it_is_written(tmp_path: Path) -> None:

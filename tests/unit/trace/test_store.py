@@ -14,7 +14,8 @@ from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, Spans
 from e2c_dl.trace.places import recorded
 from e2c_dl.trace.recording.recorder import Recorder
-from e2c_dl.trace.store import LEAST_ROWS, MOST_ROWS, convert, read_parquet, read_trace, write_parquet
+from e2c_dl.trace.row_groups import LEAST_ROWS, MOST_ROWS
+from e2c_dl.trace.store import convert, read_parquet, read_trace, write_parquet
 
 FACTS: Mapping[str, object] = {"rank": 1, "host": "edge-2", "layer": "edge"}
 

@@ -3,9 +3,9 @@
 ::
 
     0 ........ half of the cap ........................ the cap
-    everything | samples wait in memory until their     | the last round alone
-               | iteration has ended; a slow one's are
-               | written, and with them where it began
+    everything | samples wait in memory until their     | the last of each connection alone
+               | iteration has ended; a slow one's are  | (for those that have moved in the second
+               | written, and with them where it began  | half there is room all along)
 
 Slow is what :mod:`e2c_dl.trace.recording.keeping` calls slow, from one end of an iteration to the next. Counters tell
 the sum of what is left out. A sample counts as the most that it can take, alone in its frame.
@@ -14,12 +14,12 @@ the sum of what is left out. A sample counts as the most that it can take, alone
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from e2c_dl.trace.recording.keeping import FRAME_BYTES, REMEMBERED, ended_slowly
 
 _COOKIE = slice(8, 16)  # of a sample
-_END_BYTES = 16384  # for headers, the last round, the last count
+_END_BYTES = 16384  # for headers, the last count
 
 
 class Room:
@@ -32,6 +32,7 @@ class Room:
         self._choosing = False  # the first half is over
         self._held: list[bytes] = []  # of the iteration under way
         self._before: dict[bytes, bytes] = {}  # by connection: its last one that is not written
+        self._moved: set[bytes] = set()  # connections, since the first half is over: the last of each is to be written
         self._lasted: deque[int] = deque(maxlen=REMEMBERED)
         self._ended_ns: int | None = None
 
@@ -51,30 +52,47 @@ class Room:
             self._choosing = self._used_bytes > self._most_bytes // 2
             return found
         self._held += found
+        self._moved.update(sample[_COOKIE] for sample in found)
         if not ends:
             return []
         if self._lasted and ended_slowly(self._lasted):
-            return self._released()
-        for sample in self._held:
-            connection = sample[_COOKIE]
-            if connection in self._before:
-                self._drop(1)
-            self._before[connection] = sample
+            return self._released(len(self._moved))
+        self._wait(self._held)
         self._held = []
         return []
 
     def end(self) -> list[bytes]:
-        """What waits: nothing else comes."""
+        """What waits: nothing else comes. Where it does not fit, the last of each connection."""
+        if not self._fits((*self._before.values(), *self._held)):
+            self._wait(self._held)
+            self._held = []
         self._most_bytes += _END_BYTES
-        return self._released()
+        kept = self._released(0)
+        self._drop(len(self._before))
+        return kept
 
-    def _released(self) -> list[bytes]:
-        kept = []
-        for sample in (*self._before.values(), *self._held):
-            if self._used_bytes + len(sample) + FRAME_BYTES > self._most_bytes:
+    def _fits(self, samples: Sequence[bytes], others: int = 0) -> bool:
+        """Whether there is room for ``samples``, and as many ``others`` as long as the first."""
+        sizes = sum(len(sample) + FRAME_BYTES for sample in samples)
+        more = others * (len(samples[0]) + FRAME_BYTES) if samples else 0
+        return self._used_bytes + sizes + more <= self._most_bytes
+
+    def _wait(self, samples: Iterable[bytes]) -> None:
+        """Of ``samples`` the last of each connection waits on, in place of what waited."""
+        for sample in samples:
+            connection = sample[_COOKIE]
+            if connection in self._before:
                 self._drop(1)
-                continue
-            self.use(sample)
-            kept.append(sample)
+            self._before[connection] = sample
+
+    def _released(self, others: int) -> list[bytes]:
+        """Of what waits that for which there is room, besides for so many ``others``; the last of the rest wait on."""
+        waiting, kept = (*self._before.values(), *self._held), []
         self._before, self._held = {}, []
+        for sample in waiting:
+            if self._fits((sample,), others):
+                self.use(sample)
+                kept.append(sample)
+            else:
+                self._wait((sample,))
         return kept

@@ -9,7 +9,8 @@
 Connections that have moved less than a hundredth of what the busiest one has (a rendezvous) are looked at by the thread
 alone, once iterations have ended in which they could: those that will carry gradients are idle before training. New
 connections are looked for after 0.5 s; then, as long as there are none, half as often each time, down to every 4 s:
-counters tell all that a connection did since it began. Where iterations are short its thread looks up ever less often,
+counters tell all that a connection did since it began. Of one that was opened meanwhile a first sample says that it had
+counted nothing when it was not there yet. Where iterations are short its thread looks up ever less often,
 down to every 0.9 s, and at small connections only when it looks for new ones.
 
 A connection whose counters have not moved is not written, except that one which was active in an iteration is also
@@ -23,10 +24,10 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -36,13 +37,15 @@ from e2c_dl.trace.propagation.samples import (
     RECORD_BYTES,
     SAMPLE,
     SAMPLE_KIND,
-    Connection,
     described,
     header,
+    packed,
 )
 from e2c_dl.trace.propagation.sockets.own import MOVED, OwnSockets, Told, cookie_of, moved_bytes
 from e2c_dl.trace.propagation.sockets.room import Room
 from e2c_dl.trace.propagation.sockets.share import Share
+from e2c_dl.trace.propagation.sockets.source import RankOf, Source
+from e2c_dl.trace.propagation.tcp_info import unborn
 from e2c_dl.trace.recording.errands import EARLY, Errands
 from e2c_dl.trace.recording.log import FLUSH_EVERY_S, Log
 
@@ -55,21 +58,6 @@ SMALL = 0.01  # of the bytes of the busiest connection: one with less is not loo
 _SHOWN = 2  # iterations since the newest connection was found, in which one that is not small has moved
 _MOST_ROUNDS = 1024  # in memory: then whoever takes one writes them, since the log does not keep up
 _NEVER_NS = 1 << 62
-RankOf = Callable[[tuple[str, int]], tuple[int | None, str | None]]
-"""(rank, host) that an (address, port) belongs to, as far as is known."""
-
-
-class Source(Protocol):
-    """Where connections are looked at."""
-
-    def rescan(self) -> list[Connection]:
-        """Connections not told before."""
-
-    def read(self, *, ends: bool = False) -> list[Told]:
-        """What those tell that are there; ``ends``: without :meth:`small` ones. Fast, and by two threads at once."""
-
-    def small(self, cookies: Collection[int]) -> None:
-        """These connections carry next to nothing: they may be left out where iterations end."""
 
 
 class SocketSampler:
@@ -112,13 +100,14 @@ class SocketSampler:
         self._active: set[bytes] = set()  # those that have moved since the iteration began
         self._share = Share()
         self._scan_due_s = 0.0
+        self._scanned_at: tuple[int, int] | None = None  # the host's own time, and the iteration then
+        self._born: dict[bytes, tuple[int, int]] = {}  # cookies of new connections, when each was not there yet
         self._scanned = False  # since small ones were told
         self._next_ns = self._ended_ns = 0
         self._scan_every_s = RESCAN_S
-        self._resting = False
+        self._resting = self._closed = False
         self._used_ns = 0
         self._process = os.getpid()
-        self._closed = False
         self._on_failure = on_failure
         self._main_scans = rate_hz <= 0  # else the thread does
         self._apart_s = self._wait_s = 1 / (rate_hz or 1)
@@ -249,6 +238,8 @@ class SocketSampler:
                         continue
                     last[cookie_told] = moved
                     active.add(cookie_told)
+                    if cookie_told in self._born:
+                        samples.append(self._before_birth(cookie_told, family, len(raw)))
                 elif not (ends and cookie_told in active):
                     continue
                 found.append(pack(at_ns, known[cookie_told], iteration, family, 0, len(raw)) + raw)  # as packed
@@ -264,6 +255,13 @@ class SocketSampler:
             self._scanned = False
             self._tell_small()
         self._used_ns += time.thread_time_ns() - began_ns
+
+    def _before_birth(self, cookie_told: bytes, family: int, length: int) -> bytes:
+        at_ns, iteration = self._born.pop(cookie_told)
+        sample = packed(at_ns, self._known[cookie_told], iteration, family, unborn(length))
+        if self._room is not None:
+            self._room.use(sample)
+        return sample
 
     def _takes(self, told: list[Told]) -> bool:
         """Whether a round within an iteration is kept; what moved is active all the same."""
@@ -281,6 +279,8 @@ class SocketSampler:
 
     def _rescan(self) -> None:
         began_ns = time.thread_time_ns()
+        at_ns = self._clock() if self._own_ns is None else self._own_ns(self._clock())
+        before, self._scanned_at = self._scanned_at, (at_ns, self._iteration)
         found = self._source.rescan()
         self._scanned = True
         self._ended = 0 if found else self._ended
@@ -293,5 +293,8 @@ class SocketSampler:
             self._log.append(CONNECTION_KIND, record)
             if self._room is not None:
                 self._room.use(record)
-            self._known[connection.cookie.to_bytes(8, sys.byteorder)] = connection.cookie
+            cookie_told = connection.cookie.to_bytes(8, sys.byteorder)
+            if before is not None:
+                self._born[cookie_told] = before
+            self._known[cookie_told] = connection.cookie
         self._used_ns += time.thread_time_ns() - began_ns
