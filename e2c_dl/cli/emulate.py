@@ -207,6 +207,7 @@ def _print_matrix(found: Matrix, target: Target) -> None:
 def _print_in_force(rows: tuple[InForce, ...]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("link", "requested", "in force"):
@@ -214,9 +215,9 @@ def _print_in_force(rows: tuple[InForce, ...]) -> None:
     for row in rows:
         found = "nothing" if row.in_force is None else row.in_force.described()
         table.add_row(
-            f"{row.src} → {row.dst}",
-            row.requested.described(),
-            found if row.same else f"[yellow]{found}, not as requested[/]",
+            Text(f"{row.src} → {row.dst}"),
+            Text(row.requested.described()),
+            Text(found) if row.same else Text(f"{found}, not as requested", style="yellow"),
         )
     Console(highlight=False).print(table)
 

@@ -90,6 +90,13 @@ def training_span(start_ns: int, end_ns: int) -> Spans:
     return training
 
 
+def most_iterations(trace: Trace) -> int:
+    """That a rank trained of whole ones at their own pace, of which some trained fewer; else 0."""
+    counts = {len(rank.rows(Phase.ITERATION)) for rank in trace.ranks}
+    whole = all(rank.complete and not lacks_iterations(rank) for rank in trace.ranks)
+    return max(counts) if whole and len(counts) > 1 else 0
+
+
 def lacks_iterations(rank: RankTrace) -> bool:
     """Whether one is missing before the last that it finished."""
     return _finished(rank) < len(_iterations(rank))

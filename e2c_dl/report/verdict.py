@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from e2c_dl import formatting
+from e2c_dl.diagnosis.detection.clocks import arriving
 from e2c_dl.diagnosis.model import (
     DESIGN,
     EXPECTED,
@@ -155,8 +156,7 @@ def _untold(report: Report, whole: str) -> str:
     """Where nobody can say what anything costs: a rank's trace is missing, or its clock was wrong."""
     share = _unknown(report)
     if report.mistimed_s:
-        early = f"up to {formatting.seconds(report.mistimed_s)} before they are sent"
-        share = f"clocks are wrong, by which messages arrive {early}"
+        share = arriving(report.mistimed_s)
     elif report.unexplained > MOST_UNKNOWN:
         what = "of the run's longest path has no known cause in the trace"
         share = f"{report.unexplained * 100:.0f} % {what}{_where(report)}"

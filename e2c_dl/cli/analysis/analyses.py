@@ -78,7 +78,8 @@ def compare(
 
     from e2c_dl.archive.read import open_archive
     from e2c_dl.diagnosis.comparing.archives import run_of
-    from e2c_dl.diagnosis.comparing.compare import Group, Metric, compare
+    from e2c_dl.diagnosis.comparing.compare import Metric, compare
+    from e2c_dl.diagnosis.comparing.figures import Group, Run
 
     if archives and groups:
         raise click.UsageError("ARCHIVEs and --group exclude each other; name groups alone, or archives alone")
@@ -87,9 +88,14 @@ def compare(
     if len({text.partition("=")[0] for text in groups}) < len(groups):
         raise click.UsageError("--group: two have one name; give each its own")
     named = [_group(text) for text in groups] or list(zip(_names(archives), ([path] for path in archives), strict=True))
+    names = iter(_names(tuple(path for _, paths in named for path in paths)))
+
+    def read(path: Path) -> Run:
+        return replace(run_of(open_archive(path)), name=next(names))
+
     with underway("comparing the runs"):
         found = compare(
-            [Group(name=name, runs=tuple(run_of(open_archive(path)) for path in paths)) for name, paths in named],
+            [Group(name=name, runs=tuple(map(read, paths))) for name, paths in named],
             [Metric(metric) for metric in metrics] or tuple(Metric),
             accuracy=accuracy, anyway=anyway,
         )  # fmt: skip

@@ -184,9 +184,13 @@ def mistimed_s(trace: Trace, messages: Messages) -> float:
 def about_mistimed(early_s: float) -> Iterator[Limitation]:
     """What is not known of a run in which messages arrive ``early_s`` before they were sent."""
     if early_s:
-        early = f"By wrong clocks, messages arrive up to {seconds(early_s)} before they are sent"
         unknown = "what departures cost is not known, nor where the bottleneck is"
-        yield Limitation(sentence=f"{early}: {unknown}, and times that span hosts are as wrong.")
+        yield Limitation(sentence=f"M{arriving(early_s)[1:]}: {unknown}, and times that span hosts are as wrong.")
+
+
+def arriving(early_s: float) -> str:
+    """What is said of clocks by which messages arrive ``early_s`` before they were sent."""
+    return f"messages arrive up to {seconds(early_s)} before they are sent, so wrong are clocks"
 
 
 def about_unaligned(trace: Trace) -> Iterator[Limitation]:
