@@ -106,6 +106,7 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
       e2c-dl emulate apply experiments/first-light --dry-run
       e2c-dl emulate apply my-scenario --inventory hosts.yaml
     """
+    from e2c_dl import formatting
     from e2c_dl.campaign.links import in_force, targets
 
     target = targets.chosen(run_id, inventory, scenario)
@@ -114,7 +115,8 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
         return
     for limitation in in_force.apply(target, target.requested):
         click.echo(f"not honoured: {limitation}", err=True)
-    click.echo(f"{target.name}: {len(target.requested.links)} links in force; `e2c-dl emulate clear` takes them away")
+    links = formatting.count(len(target.requested.links), "link")
+    click.echo(f"{target.name}: {links} in force; `e2c-dl emulate clear` takes them away")
 
 
 @emulate.command()

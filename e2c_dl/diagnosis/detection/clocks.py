@@ -34,7 +34,7 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.prefix import common_iterations
 from e2c_dl.diagnosis.states import training_ns
-from e2c_dl.formatting import seconds
+from e2c_dl.formatting import count, seconds
 from e2c_dl.topology import Pair
 from e2c_dl.trace.clocks.certainty import in_steps
 from e2c_dl.trace.messages import Messages
@@ -158,8 +158,9 @@ def _about_steps(trace: Trace) -> Iterator[Limitation]:
     stepped = [rank for rank in trace.ranks if rank.clock.steps]
     if stepped:
         most_s = seconds(max(rank.clock.uncertainty_ns for rank in stepped) / 1e9)
-        left = sum(len(_iterations_in_steps(rank)) for rank in stepped)
-        what = f"up to {most_s} while nobody asked them; {left} iterations in which they did are not judged"
+        iterations = sum(len(_iterations_in_steps(rank)) for rank in stepped)
+        left = count(iterations, "iteration in which they did is", "iterations in which they did are")
+        what = f"up to {most_s} while nobody asked them; {left} not judged"
         yield Limitation.of(f"Clocks of {{}} stepped by {what}.", "host", [rank.host for rank in stepped])
 
 
