@@ -106,6 +106,7 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
       e2c-dl emulate apply experiments/first-light --dry-run
       e2c-dl emulate apply my-scenario --inventory hosts.yaml
     """
+    from e2c_dl import formatting
     from e2c_dl.campaign.links import in_force, targets
 
     target = targets.chosen(run_id, inventory, scenario)
@@ -114,7 +115,8 @@ def apply(scenario: Path, run_id: str | None, inventory: Path | None, dry_run: b
         return
     for limitation in in_force.apply(target, target.requested):
         click.echo(f"not honoured: {limitation}", err=True)
-    click.echo(f"{target.name}: {len(target.requested.links)} links in force; `e2c-dl emulate clear` takes them away")
+    links = formatting.count(len(target.requested.links), "link")
+    click.echo(f"{target.name}: {links} in force; `e2c-dl emulate clear` takes them away")
 
 
 @emulate.command()
@@ -207,6 +209,7 @@ def _print_matrix(found: Matrix, target: Target) -> None:
 def _print_in_force(rows: tuple[InForce, ...]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("link", "requested", "in force"):
@@ -214,9 +217,9 @@ def _print_in_force(rows: tuple[InForce, ...]) -> None:
     for row in rows:
         found = "nothing" if row.in_force is None else row.in_force.described()
         table.add_row(
-            f"{row.src} → {row.dst}",
-            row.requested.described(),
-            found if row.same else f"[yellow]{found}, not as requested[/]",
+            Text(f"{row.src} → {row.dst}"),
+            Text(row.requested.described()),
+            Text(found) if row.same else Text(f"{found}, not as requested", style="yellow"),
         )
     Console(highlight=False).print(table)
 

@@ -63,6 +63,7 @@ def _print(found: Probe, as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from e2c_dl import formatting
 
@@ -72,12 +73,12 @@ def _print(found: Probe, as_json: bool) -> None:
         known = ("?", "?") if designed_s is None else (
             formatting.seconds(designed_s), formatting.times(host.gradient_s / designed_s)
         )  # fmt: skip
-        hosts.add_row(host.name, formatting.seconds(host.gradient_s), *known)
+        hosts.add_row(Text(host.name), formatting.seconds(host.gradient_s), *known)
     links = Table("link", "carries", "by design", "round trip", "by design", box=None, header_style="bold")
     for link in found.links:
         least = "at least " if link.measured.rate_is_floor else ""
         links.add_row(
-            f"{link.src} -> {link.dst}", least + formatting.rate(link.measured.rate_bps),
+            Text(f"{link.src} -> {link.dst}"), least + formatting.rate(link.measured.rate_bps),
             formatting.limit(link.designed.rate_bps),
             formatting.seconds(link.measured.round_trip_s), formatting.seconds(link.designed_round_trip_s),
         )  # fmt: skip

@@ -264,10 +264,11 @@ def _about_replay(observed: Observed, half_error: float) -> Iterator[Limitation]
         off = f"The second half of the run is {_percent(half_error)} off what the first half's durations predict"
         yield Limitation(sentence=f"{off}: savings hold for this run, and less for another.")
     if replay.uncaused:
-        waits = f"{replay.uncaused} waits or tasks have no cause in the trace"
+        waits = f"{formatting.count(replay.uncaused, 'wait or task has', 'waits or tasks have')} no cause in the trace"
         yield Limitation(sentence=f"{waits}: savings are lower bounds.")
     if replay.early and not observed.mistimed_s:
-        yield Limitation(sentence=f"{replay.early} messages arrive before they are sent, as the clocks have it.")
+        early = formatting.count(replay.early, "message arrives before it is", "messages arrive before they are")
+        yield Limitation(sentence=f"{early} sent, as the clocks have it.")
 
 
 def _percent(share: float) -> str:

@@ -26,6 +26,7 @@ from e2c_dl.codec import ALTERED
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.states import IS_WAIT
 from e2c_dl.errors import AnalysisError
+from e2c_dl.formatting import count
 from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.messages import Messages
 from e2c_dl.trace.model import SPAN, Phase, RankTrace, Spans, Trace
@@ -90,6 +91,13 @@ def training_span(start_ns: int, end_ns: int) -> Spans:
     return training
 
 
+def most_iterations(trace: Trace) -> int:
+    """That a rank trained of whole ones at their own pace, of which some trained fewer; else 0."""
+    counts = {len(rank.rows(Phase.ITERATION)) for rank in trace.ranks}
+    whole = all(rank.complete and not lacks_iterations(rank) for rank in trace.ranks)
+    return max(counts) if whole and len(counts) > 1 else 0
+
+
 def lacks_iterations(rank: RankTrace) -> bool:
     """Whether one is missing before the last that it finished."""
     return _finished(rank) < len(_iterations(rank))
@@ -105,7 +113,7 @@ def about_completeness(
         )
     broken = [rank.host for rank in trace.ranks if not rank.complete]
     if broken:
-        figures = f"figures are of the {iterations} iterations all finished"
+        figures = f"figures are of the {count(iterations, 'iteration')} all finished"
         yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
     counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
     gaps = [rank.host for rank in trace.ranks if lacks_iterations(rank)]
@@ -116,7 +124,8 @@ def about_completeness(
         unlike = f"Ranks trained {iterations} to {max(counts)} iterations"
         yield Limitation(sentence=f"{unlike}: figures per iteration are of the first {iterations} of each.")
     elif not broken and messages.unmatched:  # of a trace that breaks off, some must be
-        yield Limitation(sentence=f"{messages.unmatched} messages have no second half in the trace.")
+        has = "message has" if messages.unmatched == 1 else "messages have"
+        yield Limitation(sentence=f"{messages.unmatched} {has} no second half in the trace.")
 
 
 def about_losses(trace: Trace) -> Iterator[Limitation]:
@@ -127,11 +136,13 @@ def about_losses(trace: Trace) -> Iterator[Limitation]:
     damaged = [rank for rank in trace.ranks if rank.lost.spans or rank.lost.damaged_bytes]
     if damaged:
         spans, size_bytes = (sum(getattr(rank.lost, name) for rank in damaged) for name in ("spans", "damaged_bytes"))
-        what = f"{spans} spans are missing, {size_bytes} bytes could not be read; {ALTERED}"
+        what = (
+            f"{count(spans, 'span is', 'spans are')} missing, {count(size_bytes, 'byte')} could not be read; {ALTERED}"
+        )
         yield Limitation.of("The trace of {} is damaged: " + what + ".", "host", [rank.host for rank in damaged])
     short = [rank for rank in trace.ranks if rank.lost.dropped]
     if short:
-        what = f"{sum(rank.lost.dropped for rank in short)} spans, those of slow iterations kept before others"
+        what = f"{count(sum(rank.lost.dropped for rank in short), 'span')}, those of slow iterations kept before others"
         yield Limitation.of(f"For lack of room, traces lack {what}: " + "{}.", "host", [rank.host for rank in short])
     yield from (Limitation(sentence=sentence) for sentence in trace.connections.limitations)
 

@@ -157,7 +157,10 @@ def _about_collectives(observed: Observed) -> Iterator[Limitation]:
         yield Limitation(sentence=f"No collective was seen: {unknown}, and savings are of each alone.")
         return
     if found.torn:
-        yield Limitation(sentence=f"{found.torn} collectives lack a rank, and explain no wait.")
+        torn = formatting.count(
+            found.torn, "collective lacks a rank, and explains", "collectives lack a rank, and explain"
+        )
+        yield Limitation(sentence=f"{torn} no wait.")
 
 
 def _about_links(observed: Observed) -> Iterator[Limitation]:

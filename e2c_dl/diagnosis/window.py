@@ -50,15 +50,15 @@ def window(trace: Trace, first: int, stop: int) -> Trace:
 def last_of(trace: Trace, *, last: int, fewest: int, own_pace: bool) -> tuple[Trace, dict[str, int]] | None:
     """(the ``last`` iterations of ``trace``, host -> the first of them); None, if some rank has fewer than ``fewest``.
 
-    Where ranks go at their ``own_pace`` they are of the rank in the middle of those that still train, and those of the
-    others are of that time.
+    Where ranks go at their ``own_pace`` they are of the rank in the middle of those that still train, of all once none
+    does, and those of the others are of that time.
     """
     own = [_iterations(rank.spans) for rank in trace.ranks]
     if min(len(each) for each in own) < fewest:
         return None
     if own_pace:
         now_ns = _now_ns(trace)
-        training = [each for each in own if not _is_over(each, now_ns)]
+        training = [each for each in own if not _is_over(each, now_ns)] or own  # a last evaluation may outlast them all
         start_ns = int(np.median([each["start_ns"][-min(last, len(each))] for each in training]))
         cut = since(trace, start_ns, fewest)
         firsts = [int(min(each["iteration"][-fewest], _first(each, start_ns))) for each in own]

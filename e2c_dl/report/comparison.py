@@ -57,7 +57,7 @@ def _contrast(found: Comparison, contrast: Contrast) -> Iterator[RenderableType]
 def _differences(found: Comparison, contrast: Contrast) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     for name in ("", found.baseline, contrast.name, "difference", "95 % interval"):
-        table.add_column(_visible(name), justify="left" if not name else "right")
+        table.add_column(Text(_visible(name)), justify="left" if not name else "right")
     for difference in contrast.differences:
         shown = UNITS[difference.metric]
         beside = ("", "")
@@ -88,7 +88,7 @@ def _sentence(difference: Difference) -> str:
     if difference.before is None or difference.after is None:
         return f"{what}: a run tells no such value."
     if difference.interval is None:
-        return f"{what}: no interval, as nothing repeats; several runs a side give one."
+        return f"{what}: no interval, as nothing repeats on both sides; several runs a side give one."
     if difference.differs:
         return ""
     if not difference.smallest:
@@ -111,7 +111,7 @@ def _states(contrast: Contrast) -> Table:
     for host in shown:
         states = contrast.states_s[host]
         pairs = (f"{formatting.seconds(before)} -> {formatting.seconds(after)}" for before, after in states.values())
-        table.add_row(_visible(host), *pairs)
+        table.add_row(Text(_visible(host)), *pairs)
     if len(contrast.states_s) > ROWS:
         table.add_row(f"and {len(contrast.states_s) - ROWS} more", style="dim")
     return table

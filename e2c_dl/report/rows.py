@@ -125,7 +125,7 @@ def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRo
     used = {(link.src, link.dst): link for link in report.links}
     hosts = {host for pair in measured for host in pair}
     of = {(src, dst): (place_of(src, hosts), place_of(dst, hosts)) for src, dst in used}  # ranks share their host's
-    order = [*used, *sorted(pair for pair in measured if pair not in of.values())]
+    order = [*used, *sorted(measured.keys() - {*of.values()})]
     known = {pair: measured.get(of.get(pair, pair)) for pair in order}
     ruled = bool(measured) or report.reference == DESIGN  # a network without any rule leaves no row
     return tuple(

@@ -40,7 +40,8 @@ def _figures(found: Stragglers, of_what: str) -> Table:
         )
         return table
     workers = "worker " + ", ".join(found.slowest_workers[:SHOWN])
-    table.add_row("M_W", formatting.percent(found.slowest_share), f"of the difference goes with the slowest: {workers}")
+    whose = Text(formatting.visible(f"of the difference goes with the slowest: {workers}"))
+    table.add_row("M_W", formatting.percent(found.slowest_share), whose)
     if found.last_stage_share is not None:
         last = formatting.percent(found.last_stage_share)
         table.add_row("M_S", last, "of the difference goes with the last pipeline stage")
@@ -52,7 +53,7 @@ def _slowdowns(symbol: str, what: str, values: Mapping[str, float]) -> Table:
     table.add_column(what, min_width=20)
     table.add_column(symbol or "S", justify="right")
     for name, slowdown in list(values.items())[:SHOWN]:
-        table.add_row(formatting.visible(name), f"{slowdown:.3f}")
+        table.add_row(Text(formatting.visible(name)), f"{slowdown:.3f}")  # in a str, rich takes brackets for markup
     if len(values) > SHOWN:
         table.add_row(f"and {len(values) - SHOWN} more", "", style="dim")
     return table

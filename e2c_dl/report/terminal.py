@@ -100,8 +100,9 @@ def _first(sentences: Sequence[str], most: int, what: str) -> list[str]:
 
 
 def _totals(report: Report) -> Text:
+    iterations = words.iterations(report)
     return Text(
-        f"{words.iterations(report)} iteration{'s' * (report.iterations != 1)} in {formatting.seconds(report.run_s)}, "
+        f"{iterations} iteration{'s' * (iterations != '1')} in {formatting.seconds(report.run_s)}, "
         f"{words.pace(report)}, on {formatting.count(len(report.hosts), 'worker')}."
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from e2c_dl import formatting
+from e2c_dl.diagnosis.detection.clocks import arriving
 from e2c_dl.diagnosis.model import (
     DESIGN,
     EXPECTED,
@@ -109,8 +110,11 @@ def _breaking_off(report: Report) -> list[str]:
 def _silent(report: Report) -> str:
     """``after the 20 iterations that all finished, link a -> b carried nothing for 19 s, to the end of the trace``."""
     links = [*report.silent_s]
-    who = f"link {links[0]}" if len(links) == 1 else some("link", links)
-    lasted = formatting.seconds(max(report.silent_s.values()))
+    who = some("link", links)
+    if len(links) <= NAMED:
+        who = f"{'link' if len(links) == 1 else 'links'} {who}"
+    least, most = (formatting.seconds(of(report.silent_s.values())) for of in (min, max))
+    lasted = most if least == most else f"{least} to {most}"
     after = f"after the {formatting.count(report.iterations, 'iteration')} that all finished"
     return f"{after}, {who} carried nothing for {lasted}, to the end of the trace"
 
@@ -128,8 +132,9 @@ def _no_culprit(report: Report, off: str) -> str:
     if report.untraced:
         off = f"{off} {_unknown(report).capitalize()}."
     if broken := _breaking_off(report):
-        first, hosts = formatting.count(report.iterations, "iteration"), formatting.count(len(broken), "host")
-        off = f"{off} That is of the first {first}: traces of {hosts} break off."
+        first = formatting.count(report.iterations, "iteration")
+        traces = "the trace of 1 host breaks" if len(broken) == 1 else f"traces of {len(broken)} hosts break"
+        off = f"{off} That is of the first {first}: {traces} off."
     if report.silent_s:
         off = f"{off} But {_silent(report)}."
     if report.findings:
@@ -155,8 +160,7 @@ def _untold(report: Report, whole: str) -> str:
     """Where nobody can say what anything costs: a rank's trace is missing, or its clock was wrong."""
     share = _unknown(report)
     if report.mistimed_s:
-        early = f"up to {formatting.seconds(report.mistimed_s)} before they are sent"
-        share = f"clocks are wrong, by which messages arrive {early}"
+        share = arriving(report.mistimed_s)
     elif report.unexplained > MOST_UNKNOWN:
         what = "of the run's longest path has no known cause in the trace"
         share = f"{report.unexplained * 100:.0f} % {what}{_where(report)}"

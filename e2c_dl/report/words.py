@@ -14,29 +14,10 @@ from e2c_dl.diagnosis.model import (
     Part,
     Report,
 )
+from e2c_dl.diagnosis.shown import verbs
 from e2c_dl.diagnosis.stretches import When
 
 SAME_PACE = 0.1  # mean and median of iterations that are of one kind are no further apart
-_CARRIES = "carries data", "carry data"
-_VERBS = {  # of one element, of a group
-    Part.COMPUTE: ("computes", "compute"),
-    Part.DATA: ("loads data", "load data"),
-    Part.STEP: ("takes its steps", "take their steps"),
-    Part.REDUCE: ("sums vectors", "sum vectors"),
-    Part.EVALUATION: ("evaluates", "evaluate"),
-    Part.CHECKPOINT: ("writes checkpoints", "write checkpoints"),
-    Part.COPY: ("copies between memories", "copy between memories"),
-    Part.PROCESSOR: ("waits for a processor, and so computes", "wait for processors, and so compute"),
-    Part.OTHER: ("does what no phase names", "do what no phase names"),
-    Part.RATE: _CARRIES,
-    Part.DELAY: ("delivers later, and so carries data", "deliver later, and so carry data"),
-    Part.RATE_OR_DELAY: _CARRIES,
-    Part.RATE_DELAY_OR_LOSS: _CARRIES,
-    Part.LOSS: ("loses segments, and so carries data", "lose segments, and so carry data"),
-    Part.SENDER: ("waits for its sender, and so carries data", "wait for their senders, and so carry data"),
-    Part.RECEIVER: ("waits for its receiver, and so carries data", "wait for their receivers, and so carry data"),
-    Part.STALLED: _CARRIES,
-}
 
 
 def iterations(report: Report) -> str:
@@ -48,10 +29,14 @@ def iterations(report: Report) -> str:
 
 
 def pace(report: Report) -> str:
-    """``355 ms each (median)``; of iterations of two kinds ``447 ms each (median 355 ms), 3.58 s per round of 8``."""
+    """``355 ms each (median)``; of ranks at their own pace ``355 ms each (median of the slowest)``; of two kinds of
+    iterations ``447 ms each (median 355 ms), 3.58 s per round of 8``.
+    """
     median = formatting.seconds(report.iteration_s)
     own_pace = "(" in iterations(report)
-    if not report.iteration_s > 0 or own_pace or abs(report.mean_iteration_s / report.iteration_s - 1) <= SAME_PACE:
+    if own_pace:
+        return f"{median} each (median of the slowest)"
+    if not report.iteration_s > 0 or abs(report.mean_iteration_s / report.iteration_s - 1) <= SAME_PACE:
         return f"{median} each (median)"
     mean = f"{formatting.seconds(report.mean_iteration_s)} each (median {median})"
     if report.round_iterations == 1:
@@ -95,10 +80,9 @@ def departure(finding: Finding, reference: str) -> str:
 
 def slower(finding: Finding) -> str:
     """``computes 3.0 × slower``; of a group ``compute 3.0 × slower``."""
-    verb = _VERBS[finding.part][finding.element.kind is ElementKind.GROUP]
-    if finding.slowdown <= 1:  # its messages took no longer in all, but each of them was waited for
-        return verb.split(",", maxsplit=1)[0]
-    return f"{verb} {formatting.times(finding.slowdown)} slower"
+    # At most 1: its messages took no longer in all, but each of them was waited for.
+    times = formatting.times(finding.slowdown) if finding.slowdown > 1 else ""
+    return verbs.slower(finding.part, times, many=finding.element.kind is ElementKind.GROUP)
 
 
 def onsets_s(report: Report) -> dict[str, float]:

@@ -32,8 +32,10 @@ _EXAMPLE = "write e.g. host:fog-2.speed=2x or link:edge-1->cloud-1.rate=50mbit"
 MOST_TIMES = 1e6
 
 
-def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
-    """All that is asked of ``hosts``, which train, and of the links ``used``. Raises: InputError, one line."""
+def asked(sets: Iterable[str], without: Iterable[str], hosts: Sequence[Host], used: Collection[Pair] | None) -> Changed:
+    """All that is asked of ``hosts``, which train, and of the links ``used``; None: it is not known which carried
+    something. Raises: InputError, one line.
+    """
     gone = tuple(dict.fromkeys(name for text in without for name in _without(text.strip(), hosts)))
     changed = []
     for text in sets:
@@ -54,11 +56,10 @@ def written(sets: Sequence[str], without: Sequence[str], hosts: Sequence[Host]) 
 
     Which links carried something, and can be changed, is not asked.
     """
-    names = [host.name for host in hosts]
-    asked(sets, without, hosts, [(src, dst) for src in names for dst in names if src != dst])
+    asked(sets, without, hosts, None)
 
 
-def _one(text: str, hosts: Sequence[Host], used: Collection[Pair]) -> Changed:
+def _one(text: str, hosts: Sequence[Host], used: Collection[Pair] | None) -> Changed:
     where = f"--set {text[:80]}"
     spelled = _SPELLED.fullmatch(text.strip())
     if spelled is None:
@@ -101,8 +102,8 @@ def _check_once(changed: Sequence[Changed]) -> None:
             raise InputError(f"--set: {twice[0]}->{twice[1]} is given a {what} twice; leave one of both out")
 
 
-def _links(where: str, place: str, hosts: Sequence[Host], used: Collection[Pair]) -> list[Pair]:
-    """The links of ``used`` between the ends that ``place`` names, each a host or a layer."""
+def _links(where: str, place: str, hosts: Sequence[Host], used: Collection[Pair] | None) -> list[Pair]:
+    """The links of ``used``, None: of all, between the ends that ``place`` names, each a host or a layer."""
     ends = [end.strip() for end in place.split("->")]
     if len(ends) != 2:
         raise InputError(f"{where}: {place[:60]!r} is no link; {_EXAMPLE}")
@@ -110,6 +111,11 @@ def _links(where: str, place: str, hosts: Sequence[Host], used: Collection[Pair]
     for end in ends:
         _check(where, end, known, "host or layer")
     sources, destinations = ({host.name for host in hosts if end in (host.name, host.layer)} for end in ends)
+    if used is None:
+        found = [(src, dst) for src in sorted(sources) for dst in sorted(destinations) if src != dst]
+        if not found:
+            raise InputError(f"{where}: no link leads from a host to itself; {_EXAMPLE}")
+        return found
     found = [(src, dst) for src, dst in sorted(used) if src in sources and dst in destinations]
     if not found:
         there = ", ".join(f"{src}->{dst}" for src, dst in sorted(used) if src in sources) or "none"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.campaign.predicting.asked import asked
+from e2c_dl.diagnosis.detection.clocks import arriving
 from e2c_dl.diagnosis.diagnose import ReadRun, read_run
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.resimulation.hosts import SecondsOf
@@ -39,7 +40,8 @@ class MeasuredRun:
     def of(cls, archive: ReadArchive, known: ReadRun | None = None) -> MeasuredRun:
         """Of ``archive``, if it is not ``known`` already.
 
-        Raises: ArchiveError, AnalysisError, ScenarioError, if there is no run that could be analysed.
+        Raises: ArchiveError, AnalysisError, ScenarioError, if there is no run that could be analysed, or its clocks are
+        too wrong for it.
         """
         trace, scenario, reference = known or read_run(archive)
         if scenario is None:
@@ -50,9 +52,14 @@ class MeasuredRun:
         recorded = told(scenario, trace, archive.host_facts)
         scenario = as_recorded(scenario, recorded)
         retraining = Retraining.of(scenario, archive.host_facts, _seconds_of(scenario))
+        observed = observe(trace, reference)
+        if observed.mistimed_s:
+            unknown = "what it took, and what anything would save, is not known"
+            raise AnalysisError(
+                f"{archive.path}: {arriving(observed.mistimed_s)}: {unknown}; e2c-dl report says whose clocks"
+            )
         return cls(
-            archive=archive, scenario=scenario, observed=observe(trace, reference), retraining=retraining,
-            recorded=recorded,
+            archive=archive, scenario=scenario, observed=observed, retraining=retraining, recorded=recorded
         )  # fmt: skip
 
     @property

@@ -110,7 +110,9 @@ def _print(found: Ranking) -> None:
     console.print(_table(found))
     best, own = found.rows[0], found.own
     if own is not None and best.candidate != own.candidate:
-        console.print(f"as it is: {own.candidate}, place {found.rows.index(own) + 1} of {len(found.rows)}")
+        console.print(
+            f"as it is: {own.candidate}, place {found.rows.index(own) + 1} of {len(found.rows)}", markup=False
+        )
     console.print("No time has evaluations in it: a run that evaluates while it trains takes longer by these.")
     if best.loss is None:
         console.print(
@@ -136,6 +138,7 @@ def _print_commands(written: Path) -> None:
 
 def _table(found: Ranking) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     rows = list(found.rows[:SHOWN])
     if found.own is not None and found.own not in rows:
@@ -147,7 +150,7 @@ def _table(found: Ranking) -> Table:
         table.add_column(title + currency, justify="left" if title in ("", "strategy") else "right")
     for row in rows:
         told = [_COLUMNS[each](row) or "-" for each in columns]
-        table.add_row(str(found.rows.index(row) + 1), str(row.candidate), *told)
+        table.add_row(str(found.rows.index(row) + 1), Text(str(row.candidate)), *told)
     return table
 
 

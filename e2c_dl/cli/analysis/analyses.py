@@ -78,7 +78,8 @@ def compare(
 
     from e2c_dl.archive.read import open_archive
     from e2c_dl.diagnosis.comparing.archives import run_of
-    from e2c_dl.diagnosis.comparing.compare import Group, Metric, compare
+    from e2c_dl.diagnosis.comparing.compare import Metric, compare
+    from e2c_dl.diagnosis.comparing.figures import Group, Run
 
     if archives and groups:
         raise click.UsageError("ARCHIVEs and --group exclude each other; name groups alone, or archives alone")
@@ -87,9 +88,14 @@ def compare(
     if len({text.partition("=")[0] for text in groups}) < len(groups):
         raise click.UsageError("--group: two have one name; give each its own")
     named = [_group(text) for text in groups] or list(zip(_names(archives), ([path] for path in archives), strict=True))
+    names = iter(_names(tuple(path for _, paths in named for path in paths)))
+
+    def read(path: Path) -> Run:
+        return replace(run_of(open_archive(path)), name=next(names))
+
     with underway("comparing the runs"):
         found = compare(
-            [Group(name=name, runs=tuple(run_of(open_archive(path)) for path in paths)) for name, paths in named],
+            [Group(name=name, runs=tuple(map(read, paths))) for name, paths in named],
             [Metric(metric) for metric in metrics] or tuple(Metric),
             accuracy=accuracy, anyway=anyway,
         )  # fmt: skip
@@ -115,6 +121,7 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
     from e2c_dl.archive.read import open_archive
     from e2c_dl.diagnosis.comparing.archives import damage, run_of
     from e2c_dl.diagnosis.diagnose import activity_of, heat_in
+    from e2c_dl.diagnosis.prefix import most_iterations
     from e2c_dl.report.plots import curves, heat, lanes, paper
 
     if iterations is not None and kind != "timeline":
@@ -131,16 +138,20 @@ def plot(archives: tuple[Path, ...], kind: str, out: Path, width: float, iterati
             else:
                 figure = heat.heatmap(heat_in(opened[0], trace), width)
         damages = [damage(opened[0], trace)]
+        most = [most_iterations(trace) if kind == "heatmap" else 0]
     else:
         draw = {"states": lanes.states, "cdf": curves.cdf, "time-to-accuracy": curves.time_to_accuracy}[kind]
         with underway("reading what the runs left"):
             runs = [replace(run_of(each), name=name) for each, name in zip(opened, _names(archives), strict=True)]
         damages = [run.damage for run in runs]
+        most = [run.most_iterations if kind == "cdf" else 0 for run in runs]
         figure = draw(runs, width)
     paper.save(figure, out)
-    for path, hosts in zip(archives, damages, strict=True):
+    for path, hosts, trained in zip(archives, damages, most, strict=True):
         if hosts:
             say(f"{path}: traces are not whole, and neither is the figure: {', '.join(hosts)}")
+        if trained:
+            say(f"{path}: ranks trained up to {trained} iterations; drawn are as many as the slowest did")
     click.echo(out)
 
 

@@ -109,13 +109,14 @@ def _hosts(ranks: Sequence[RankTimes]) -> Table:
 
 def _missing(rank: RankTimes) -> list[str]:
     from e2c_dl.codec import ALTERED
-    from e2c_dl.formatting import size, visible
+    from e2c_dl.formatting import count, size, visible
 
     host, lost = visible(rank.host), rank.lost
     lines = [] if rank.complete else [f"The trace of {host} breaks off."]
     if lost.spans or lost.damaged_bytes:
-        damage = f"{lost.spans} spans are missing, {size(lost.damaged_bytes)} could not be read"
+        damage = f"{count(lost.spans, 'span is', 'spans are')} missing, {size(lost.damaged_bytes)} could not be read"
         lines.append(f"The trace of {host} is damaged: {damage}; {ALTERED}.")
     if lost.dropped:
-        lines.append(f"For lack of room, {lost.dropped} spans of {host} were dropped, those of slow iterations last.")
+        dropped = count(lost.dropped, f"span of {host} was", f"spans of {host} were")
+        lines.append(f"For lack of room, {dropped} dropped, those of slow iterations last.")
     return lines

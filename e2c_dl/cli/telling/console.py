@@ -131,12 +131,12 @@ class LiveConsole(PlainConsole):
             console=self._terminal,
             transient=True,  # its tick takes its place
         )
-        self._task = self._bar.add_task(what, total=1, start=False, step=name)
+        self._task = self._bar.add_task(escape(what), total=1, start=False, step=name)
         self._bar.start()
 
     def done(self, name: str, seconds: float) -> None:
         self._close()
-        self._terminal.print(f"[green]✓[/] {name:<9} {self._step[1]} [dim]{seconds:.1f} s[/]")
+        self._terminal.print(f"[green]✓[/] {name:<9} {escape(self._step[1])} [dim]{seconds:.1f} s[/]")
         self._heard()
 
     def failed(self, name: str, why: str) -> None:

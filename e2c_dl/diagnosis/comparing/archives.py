@@ -12,12 +12,15 @@ from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.run import Outcome
 from e2c_dl.codec import DAMAGED, convert
 from e2c_dl.diagnosis.comparing.figures import Run, accuracies_of, culprits_of, iterations_of, run_s, states_of
+from e2c_dl.diagnosis.detection.clocks import mistimed_s
 from e2c_dl.diagnosis.diagnose import diagnose, read_report
 from e2c_dl.diagnosis.model import Report, some
-from e2c_dl.diagnosis.prefix import common_prefix
+from e2c_dl.diagnosis.prefix import common_prefix, most_iterations
 from e2c_dl.errors import AnalysisError, ArchiveError
+from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.training import MAX_ITERATIONS
 from e2c_dl.topology import Link
+from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import Trace
 
 
@@ -38,6 +41,8 @@ def run_of(archive: ReadArchive) -> Run:
         seeds=tuple(sorted(archive.run.seeds.items())),
         settings={**_settings(archive), **_hosts(archive), **_links(archive, report)},
         damage=damage(archive, trace),
+        most_iterations=most_iterations(trace),
+        mistimed_s=mistimed_s(prefix, join(prefix)),
         world=archive.run.testbed,
         finished=archive.run.outcome is Outcome.FINISHED,
         run_s=run_s(prefix),
@@ -60,8 +65,10 @@ def _settings(archive: ReadArchive) -> dict[str, Any]:
     facts, where = archive.run.facts, f"{archive.path}: run.json: facts.training"
     training = convert(facts.get("training", {}), dict[str, Any], where, remedy=DAMAGED)
     convert(training, _Training, where, remedy=DAMAGED)
-    if training.get("iterations", 0) >= MAX_ITERATIONS:  # its budget ends it, which has another unit
-        del training["iterations"]
+    budget = training.get("budget")
+    has_other_unit = isinstance(budget, dict) and Unit.ITERATIONS.value not in budget
+    if has_other_unit or training.get("iterations", 0) >= MAX_ITERATIONS:  # as many as that would be, and no more
+        training.pop("iterations", None)
     return {**training, **{key: facts[key] for key in ("mathematics",) if key in facts}}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.model import Part, Report
+from e2c_dl.diagnosis.model import ElementKind, Part, Report
 from e2c_dl.diagnosis.prefix import common_iterations
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.trace.collectives import of_library
@@ -26,6 +26,7 @@ class Culprit:
     part: Part
     slowdown: float  # times slower; 1.0: it only stalled
     stalled_s: float = 0.0
+    many: bool = False  # a group of hosts or links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class Run:
     states_s: Mapping[str, Mapping[State, float]]  # host -> seconds in each state, per iteration of its own
     culprits: tuple[Culprit, ...]
     damage: tuple[str, ...] = ()  # hosts whose trace is not whole
+    most_iterations: int = 0  # of any rank, where they went at their own pace; else 0
+    mistimed_s: float = 0.0  # by as much messages arrive before they were sent: clocks are wrong
 
     @property
     def iterations(self) -> int:
@@ -52,6 +55,14 @@ class Run:
     def seconds_to(self, accuracy: float) -> float | None:
         """When it was first seen to be that accurate; None: never."""
         return next((at_s for at_s, seen in self.accuracies if seen >= accuracy), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Runs that were made alike."""
+
+    name: str
+    runs: tuple[Run, ...]
 
 
 def iterations_of(trace: Trace) -> tuple[Floats, Floats]:
@@ -89,7 +100,8 @@ def culprits_of(report: Report) -> tuple[Culprit, ...]:
     found: dict[tuple[str, Part], Culprit] = {}
     for finding in report.culprits:
         what = element, part = str(finding.element), finding.part
-        before = found.get(what, Culprit(element=element, part=part, slowdown=0.0))
+        many = finding.element.kind is ElementKind.GROUP
+        before = found.get(what, Culprit(element=element, part=part, slowdown=0.0, many=many))
         found[what] = replace(
             before, slowdown=max(before.slowdown, finding.slowdown), stalled_s=max(before.stalled_s, finding.stalled_s)
         )

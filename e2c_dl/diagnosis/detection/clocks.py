@@ -34,7 +34,7 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.prefix import common_iterations
 from e2c_dl.diagnosis.states import training_ns
-from e2c_dl.formatting import seconds
+from e2c_dl.formatting import count, seconds
 from e2c_dl.topology import Pair
 from e2c_dl.trace.clocks.certainty import in_steps
 from e2c_dl.trace.messages import Messages
@@ -158,8 +158,9 @@ def _about_steps(trace: Trace) -> Iterator[Limitation]:
     stepped = [rank for rank in trace.ranks if rank.clock.steps]
     if stepped:
         most_s = seconds(max(rank.clock.uncertainty_ns for rank in stepped) / 1e9)
-        left = sum(len(_iterations_in_steps(rank)) for rank in stepped)
-        what = f"up to {most_s} while nobody asked them; {left} iterations in which they did are not judged"
+        iterations = sum(len(_iterations_in_steps(rank)) for rank in stepped)
+        left = count(iterations, "iteration in which they did is", "iterations in which they did are")
+        what = f"up to {most_s} while nobody asked them; {left} not judged"
         yield Limitation.of(f"Clocks of {{}} stepped by {what}.", "host", [rank.host for rank in stepped])
 
 
@@ -184,9 +185,13 @@ def mistimed_s(trace: Trace, messages: Messages) -> float:
 def about_mistimed(early_s: float) -> Iterator[Limitation]:
     """What is not known of a run in which messages arrive ``early_s`` before they were sent."""
     if early_s:
-        early = f"By wrong clocks, messages arrive up to {seconds(early_s)} before they are sent"
         unknown = "what departures cost is not known, nor where the bottleneck is"
-        yield Limitation(sentence=f"{early}: {unknown}, and times that span hosts are as wrong.")
+        yield Limitation(sentence=f"M{arriving(early_s)[1:]}: {unknown}, and times that span hosts are as wrong.")
+
+
+def arriving(early_s: float) -> str:
+    """What is said of clocks by which messages arrive ``early_s`` before they were sent."""
+    return f"messages arrive up to {seconds(early_s)} before they are sent, so wrong are clocks"
 
 
 def about_unaligned(trace: Trace) -> Iterator[Limitation]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from e2c_dl import formatting
 from e2c_dl.trace.changes import Change, ChangeInForce
 
+ALIKE = 1.1  # times as long as the shortest: links that are cut together are mended together, but for some lateness
 NAMED = 3  # of the links that are cut together, as many are named
 _WORDS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "rate_bps": ("rate", formatting.rate),
@@ -81,7 +82,7 @@ def whom(changes: Iterable[ChangeInForce], *kinds: Change) -> tuple[str, ...]:
 
 
 def sentences(changes: Sequence[ChangeInForce]) -> tuple[str, ...]:
-    """One per changing element and per fault; links that were cut together are one."""
+    """One per changing element and per fault; links that were cut together, for as long, are one."""
     made = []
     for name in whom(changes, Change.LINK):
         own = [change for change in changes if change.what is Change.LINK and change.whom == name]
@@ -133,15 +134,22 @@ def _schedule(
 
 
 def _cuts(found: Sequence[Stretch]) -> list[str]:
-    together: dict[str, list[Stretch]] = {}
-    for stretch in found:
-        together.setdefault(_asked(stretch.begun), []).append(stretch)
+    together: dict[str, list[list[Stretch]]] = {}
+    for stretch in sorted(found, key=lambda each: each.length_s):
+        alike = together.setdefault(_asked(stretch.begun), [])
+        if not alike or stretch.length_s > ALIKE * alike[-1][0].length_s:
+            alike.append([])
+        alike[-1].append(stretch)
     made = []
-    for asked, cut in together.items():
-        length = _length(max(stretch.length_s for stretch in cut))
+    for cut in sorted((cut for alike in together.values() for cut in alike), key=_began):
+        asked, length = _asked(cut[0].begun), _length(max(stretch.length_s for stretch in cut))
         names = naming([stretch.begun.whom for stretch in cut])
         made.append(f"{names}: cut {length}, {asked}, {_late([stretch.begun for stretch in cut])}")
     return made
+
+
+def _began(cut: Sequence[Stretch]) -> float:
+    return min(stretch.begun.in_force_s for stretch in cut)
 
 
 def naming(links: Sequence[str]) -> str:
@@ -155,7 +163,7 @@ def _clock(change: ChangeInForce) -> str:
     if step_s := change.value.get("step_s"):
         did.append(f"stepped by {formatting.seconds(step_s)}")
     if drift := change.value.get("drift"):
-        did.append(f"gains {drift * 1e6:.3g} ppm more from then on")
+        did.append(f"{'gains' if drift > 0 else 'loses'} {abs(drift) * 1e6:.3g} ppm more from then on")
     return f"host {change.whom}: clock {' and '.join(did) or 'set'}, {_asked(change)}"
 
 

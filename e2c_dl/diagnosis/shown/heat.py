@@ -26,6 +26,7 @@ from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed
+from e2c_dl.diagnosis.prefix import most_iterations
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 from e2c_dl.trace.warm_up import warm_up
 
@@ -43,6 +44,7 @@ class Heat:
     by_design: tuple[bool, ...]  # against what was designed of it, or what its peers do; else against its own median
     start_s: Floats  # (iterations,): the first worker to begin, since the run's first moment
     end_s: Floats  # the last worker to end
+    most_iterations: int = 0  # of any host, where they went at their own pace, and these are the first of each; else 0
 
 
 def heat_of(observed: Observed) -> Heat:
@@ -62,6 +64,7 @@ def heat_of(observed: Observed) -> Heat:
         by_design=tuple(by_design for _, by_design in rows),
         start_s=(start_ns - start_ns[0]) / 1e9,
         end_s=(end_ns - start_ns[0]) / 1e9,
+        most_iterations=most_iterations(observed.whole),
     )
 
 

@@ -98,7 +98,10 @@ def stragglers(operations: Operations) -> Stragglers:
     mean_s = steps_s.mean(axis=1)
     relative = (mean_s / mean_s[1]).tolist()
     of_kinds, of_rows, of_stages = _split(relative[2:], len(parts.kinds), len(parts.rows))
-    of_workers = {name: min(of_rows[row], of_stages[stage]) for name, row, stage in operations.workers}
+    of_workers = {
+        name: min(of_rows[row], of_stages[stage]) if operations.stages else of_rows[row]
+        for name, row, stage in operations.workers
+    }
     slowest = _slowest(of_workers)
     shares = _shares(operations, replay, slowest, mean_s[0], mean_s[1])
     return Stragglers(

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.model import Limitation
-from e2c_dl.diagnosis.prefix import about_completeness, about_losses, common_iterations, common_prefix
+from e2c_dl.diagnosis.detection.clocks import about_unaligned, arriving, mistimed_s
+from e2c_dl.diagnosis.model import Limitation, some
+from e2c_dl.diagnosis.prefix import about_completeness, about_losses, common_iterations, common_prefix, most_iterations
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.diagnosis.straggler.metrics import Operations
 from e2c_dl.diagnosis.straggler.precedence import Floats, Longs, Precedence
@@ -43,17 +44,24 @@ MESSAGE, LEAVING = "message", "message leaving"
 def operations_of(trace: Trace, missing: Sequence[str] = ()) -> Operations:
     """All operations; of a run that broke off, those of the iterations that all ranks finished.
 
-    ``missing``: hosts that trained and left no trace, of which nothing is among them.
+    ``missing``: hosts that trained and left no trace.
 
-    Raises: AnalysisError, if there are none, or messages are hidden in collectives of a library.
+    Raises: AnalysisError, if there are none; if who waited for whom is not known, as messages are hidden in collectives
+    of a library, a host left no trace, or clocks are wrong.
     """
     if of_library(trace):
         hidden = "a library's collectives hide who waited for whom, and ranks would be taken for independent"
         raise AnalysisError(f"trace: {hidden}; `e2c-dl report` names who is slow")
+    if missing:
+        unknown = "what the others waited for there is not known, and they would be taken for independent"
+        raise AnalysisError(f"trace: {some('host', missing)} left none: {unknown}; `e2c-dl report` says what is known")
     # Where ranks end at different times, one goes on serving the others after its last iteration.
     prefix = trace if all(rank.complete for rank in trace.ranks) and trace.ranks else common_prefix(trace)
     program = _Program(prefix)
     both = join(prefix)
+    if early_s := mistimed_s(prefix, both):
+        unknown = "how long they took is not known"
+        raise AnalysisError(f"trace: {arriving(early_s)}: {unknown}; `e2c-dl report` says whose clocks")
     messages = both.joined
     arrived, left = len(program.spans) + np.arange(2 * len(messages)).reshape(2, -1)
     edges = [*program.edges(), *_messages(program, messages, arrived, left)]
@@ -63,7 +71,8 @@ def operations_of(trace: Trace, missing: Sequence[str] = ()) -> Operations:
     intervals = [training_ns(rank) for rank in prefix.ranks]
     length_ns = max(end for _, end in intervals) - min(start for start, _ in intervals)
     about = (
-        *about_completeness(trace, common_iterations(trace), both, missing), *about_losses(trace), *_about_pace(prefix)
+        *about_completeness(trace, common_iterations(trace), both, ()), *about_losses(trace), *about_unaligned(trace),
+        *_about_pace(prefix),
     )  # fmt: skip
     return Operations(
         kind=kind,
@@ -84,8 +93,7 @@ def operations_of(trace: Trace, missing: Sequence[str] = ()) -> Operations:
 
 
 def _about_pace(trace: Trace) -> Iterator[Limitation]:
-    counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
-    if all(rank.complete for rank in trace.ranks) and len(set(counts)) > 1:
+    if most_iterations(trace):
         kept = "Ranks went at their own pace, and each keeps its iterations here"
         yield Limitation(sentence=f"{kept}; alike, they would have shared them otherwise: no figure tells that time.")
 

@@ -58,8 +58,11 @@ def section(heat: Heat | None, culprits: Collection[Element] = (), begins_with: 
         "start": heat.start_s[first],
         "end": np.maximum.reduceat(heat.end_s, first),
     }
+    which = "Every iteration"
+    if heat.most_iterations > iterations:
+        which = f"The first {formatting.count(iterations, 'iteration')}, of up to {heat.most_iterations},"
     caption = (
-        "Every iteration of every host (its computation) and link (its messages), in times slower than designed; where "
+        f"{which} of every host (its computation) and link (its messages), in times slower than designed; where "
         "nothing is designed, and no peers tell, than its own median. Click to see that time in the timeline."
     )
     if step > 1:

@@ -33,7 +33,7 @@ def _judged(diagnosis: Diagnosis, headline: str, first: int) -> list[str]:
     verdict = f'<p class="headline">{escape(headline)}</p>{sections.bullets(said.points)}'
     hosts, links = culprits(report)
     made = [f'<section class="verdict {said.tone.value}">{verdict}</section>', sections.states(report, "", hosts)]
-    made.append(heat.section(diagnosis.heat, {finding.element for finding in report.culprits}, first))
+    made.append(heat.section(diagnosis.heat, report.blamed, first))
     if diagnosis.activity is not None:
         made.append(
             timeline.section(
@@ -44,7 +44,6 @@ def _judged(diagnosis: Diagnosis, headline: str, first: int) -> list[str]:
 
 
 def culprits(report: Report) -> tuple[set[str], set[tuple[str, str]]]:
-    """Names of the hosts, and pairs of the links, that are culprits."""
-    elements = [finding.element for finding in report.culprits]
-    hosts = {element.src for element in elements if element.kind is ElementKind.HOST}
-    return hosts, {(element.src, element.dst or "") for element in elements if element.kind is ElementKind.LINK}
+    """Names of the hosts, and pairs of the links, that are culprits, a group's members among them."""
+    hosts = {element.src for element in report.blamed if element.kind is ElementKind.HOST}
+    return hosts, {(element.src, element.dst or "") for element in report.blamed if element.kind is ElementKind.LINK}

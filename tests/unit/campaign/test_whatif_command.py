@@ -175,6 +175,7 @@ def test_where_time_ends_training_it_is_said_how_much_is_trained(tmp_path: Path)
         (["--set", "link:edge-1->edge-2.rate=50mbps"], "means bytes per second to tc; write 50mbit"),
         (["--set", "link:edge-1->edge-2.delay=5"], "has no unit; write e.g. 10ms"),
         (["--set", "link:edge-1.rate=2x"], "'edge-1' is no link"),
+        (["--set", "link:edge-2->edge-2.rate=2x"], "no link leads from a host to itself"),
         (["--set", "link:edge-2->edge-1.rate=2x"], "nothing was sent there; links that carried something from edge-2"),
         ([*SLOW_LINK, "--set", "link:cloud->edge.rate=9mbit"], "is given a rate twice; leave one of both"),
         (["--set", "edge-1 faster"], "is not WHICH.WHAT=VALUE; write e.g. host:fog-2.speed=2x"),

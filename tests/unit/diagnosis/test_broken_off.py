@@ -32,7 +32,9 @@ def test_it_is_compared_drawn_and_shown(whole: Path, tmp_path: Path) -> None:
     done = said("compare", whole, killed)
     assert done.code == 0, done.err
     shown = " ".join(done.out.split())
-    assert "killed-archive did not finish: figures are of the 7 iterations all finished." in shown
+    assert (
+        "killed-archive did not finish: figures are of the 7 iterations all finished, and it has no makespan." in shown
+    )
     assert "traces are not whole, those of edge-1, edge-2, cloud-1 (broken off)" in shown
     for figure in ("states", "cdf"):
         drawn = said("plot", killed, "--figure", figure, "--out", tmp_path / "x.svg")

@@ -12,39 +12,14 @@ import pytest
 import simulated_scenario
 import virtual_world
 from commands import said
+from compared import SETTINGS, alone, by_metric, drawn, run
 
 from e2c_dl.cli.analysis.analyses import METRICS
-from e2c_dl.diagnosis.comparing.compare import VARIES, Comparison, Difference, Group, Metric, compare
-from e2c_dl.diagnosis.comparing.figures import Culprit, Run, accuracies_of, iterations_of, run_s
+from e2c_dl.diagnosis.comparing.compare import VARIES, Metric, compare
+from e2c_dl.diagnosis.comparing.figures import Culprit, Group, accuracies_of, iterations_of, run_s
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.allreduce import Allreduce
-from e2c_dl.trace.model import State
-
-SETTINGS = {"model": "cnn", "dataset": "digits", "strategy": "allreduce", "batch_sizes": [16, 16]}
-
-
-def run(name: str, *, iterations: int = 50, seed: int = 1, **known) -> Run:
-    """One run of made-up iterations, of a second each but for what is ``known``."""
-    seconds = known.get("iteration_s", np.ones(iterations))
-    made = Run(
-        name=name, seeds=(("training", seed),), settings=SETTINGS, world="virtual", finished=True,
-        run_s=float(seconds.sum()), iteration_s=seconds, iteration_bytes=np.full(len(seconds), 1e6), accuracies=(),
-        states_s={"edge-1": {State.COMPUTE: float(seconds.mean())}}, culprits=(),
-    )  # fmt: skip
-    return replace(made, **known)
-
-
-def alone(*runs: Run, **asked) -> Comparison:
-    return compare([Group(name=one.name, runs=(one,)) for one in runs], **asked)
-
-
-def by_metric(found: Comparison) -> dict[Metric, Difference]:
-    return {difference.metric: difference for difference in found.contrasts[0].differences}
-
-
-def drawn(seed: int, seconds: float, noise: float) -> np.ndarray:
-    return np.random.default_rng(seed).normal(seconds, noise, size=50)
 
 
 def test_a_slower_run_is_slower() -> None:
@@ -97,6 +72,8 @@ def test_time_to_what_all_runs_reached() -> None:
     assert (sooner.before, sooner.after) == (2.0, 1.5)
     never = by_metric(alone(before, after, accuracy=0.99))[Metric.TIME_TO_ACCURACY]
     assert (never.before, never.after, never.differs) == (None, None, None)
+    half = by_metric(alone(before, after, accuracy=0.88))[Metric.TIME_TO_ACCURACY]
+    assert (half.before, half.after, half.relative) == (3.0, None, None)
 
 
 @pytest.mark.parametrize("key", ["model", "dataset"])
@@ -111,7 +88,7 @@ def test_other_samples_are_told() -> None:
     found = alone(run("a"), run("b", settings={**SETTINGS, "batch_sizes": [16, 48]}, finished=False))
     assert found.limitations == (
         "batch_sizes: 32 in a, 64 in b: they do not do the same work.",
-        "b did not finish: figures are of the 50 iterations all finished.",
+        "b did not finish: figures are of the 50 iterations all finished, and it has no makespan.",
     )
     assert alone(run("a"), run("b", settings={**SETTINGS, "batch_sizes": [8, 24]})).limitations == ()
 
@@ -145,20 +122,18 @@ def test_culprits_of_several_runs_are_told_together() -> None:
     ]
     group = Group(name="b", runs=tuple(run(f"b{i}", culprits=each) for i, each in enumerate(named)))
     found = compare([Group(name="a", runs=(run("a", culprits=named[0]),)), group])
-    assert found.culprits == ("edge-1, 2.0 × slower in compute",)
+    assert found.culprits == ("edge-1 computes 2.0 × slower",)
     assert found.contrasts[0].culprits == (
-        "edge-1, 2.0 to 2.5 × slower in compute (2 of 3 runs)",
-        "a -> b, 1.5 × slower in delay (1 of 3 runs)",
-        "fog-1, stalled for 8.02 s (1 of 3 runs)",
-        "edge-1, 2.0 × slower in data loading (1 of 3 runs)",
+        "edge-1 computes 2.0 to 2.5 × slower (2 of 3 runs)",
+        "a -> b delivers later, and so carries data 1.5 × slower (1 of 3 runs)",
+        "fog-1 stalled for 8.02 s (1 of 3 runs)",
+        "edge-1 loads data 2.0 × slower (1 of 3 runs)",
     )
 
 
-@pytest.mark.parametrize("runs", [1, 2])
-def test_a_run_of_twice_as_many_iterations_is_longer_whatever_those_of_both_say(runs: int) -> None:
-    longer = [run(f"b{seed}", iteration_s=drawn(seed, 1.0, 0.2).repeat(2)) for seed in range(1, 1 + runs)]
-    found = compare([Group(name="a", runs=(run("a", iteration_s=drawn(0, 1.0, 0.2)),)), Group(name="b", runs=longer)])
-    makespan = by_metric(found)[Metric.MAKESPAN]
+def test_a_run_of_twice_as_many_iterations_is_longer_whatever_those_of_both_say() -> None:
+    longer = run("b", iteration_s=drawn(1, 1.0, 0.2).repeat(2))
+    makespan = by_metric(alone(run("a", iteration_s=drawn(0, 1.0, 0.2)), longer))[Metric.MAKESPAN]
     assert makespan.differs and makespan.interval.low > 0
 
 

@@ -198,7 +198,7 @@ def test_waits_without_cause_keep_their_length_and_are_said() -> None:
     without = spans[~((spans["phase"] == Phase.RECEIVE) & (spans["seq"] == 5))]
     ranks = (trace.ranks[0], replace(trace.ranks[1], spans=without), *trace.ranks[2:])
     report = analyse(replace(trace, ranks=ranks), RING.reference())
-    assert any(limitation.startswith("1 messages have no second half") for limitation in report.limitations)
+    assert any(limitation.startswith("1 message has no second half") for limitation in report.limitations)
     assert any("have no cause in the trace" in limitation for limitation in report.limitations)
 
 

@@ -7,7 +7,7 @@ from synthetic import Ring, simulate
 
 from e2c_dl import strategies
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.prefix import common_prefix
+from e2c_dl.diagnosis.prefix import common_prefix, most_iterations
 from e2c_dl.diagnosis.replay.replay import prepare
 from e2c_dl.diagnosis.replay.whatif import scaled
 from e2c_dl.diagnosis.states import training_ns
@@ -109,3 +109,18 @@ def test_missing_iterations_are_told() -> None:
     ]
     report = analyse(replace(trace, ranks=tuple(ranks)), RING.reference())
     assert "The trace of edge-2 lacks iterations: figures per iteration are of the first 4." in report.limitations
+
+
+def test_most_iterations_are_of_whole_ranks_at_their_own_pace() -> None:
+    trace = simulate(
+        Ring(compute_s=(0.05,) * 2, links=(Link(rate_bps=40e6),) * 2, bucket_bytes=(20_000,), iterations=5)
+    )
+    assert most_iterations(trace) == 0
+    spans = trace.ranks[1].spans
+    fewer = spans[(spans["phase"] != Phase.ITERATION) | (spans["iteration"] < 3)]
+    unlike = replace(trace, ranks=(trace.ranks[0], replace(trace.ranks[1], spans=fewer)))
+    assert most_iterations(unlike) == 5
+    broken = replace(trace, ranks=(trace.ranks[0], replace(trace.ranks[1], spans=fewer, complete=False)))
+    assert most_iterations(broken) == 0
+    gap = replace(trace.ranks[1], spans=spans[(spans["phase"] != Phase.ITERATION) | (spans["iteration"] != 3)])
+    assert most_iterations(replace(trace, ranks=(trace.ranks[0], gap))) == 0

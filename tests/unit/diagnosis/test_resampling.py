@@ -22,6 +22,12 @@ def test_an_interval_holds_the_truth_in_about_95_of_100_series(count: int, memor
     assert 0.90 <= covered <= 0.99  # 300 series: two standard errors are 0.025
 
 
+@pytest.mark.parametrize(("count", "memory"), [(8, 0.3), (8, 0.5), (12, 0.5), (20, 0.5), (20, 0.8), (60, 0.8)])
+def test_a_short_series_that_hides_its_correlation_is_not_sure_either(count: int, memory: float) -> None:
+    covered = np.mean([not of_series(autoregressive(count, memory, seed)).differs for seed in range(300)])
+    assert covered >= 0.88  # 0.61 to 0.91 by blocks alone
+
+
 def test_iterations_one_by_one_would_be_too_sure() -> None:
     series = [autoregressive(300, 0.7, seed) for seed in range(200)]
     errors = [1.96 * values.std(ddof=1) / np.sqrt(300) for values in series]

@@ -164,7 +164,7 @@ def test_a_collective_that_lacks_a_rank_explains_no_wait() -> None:
     ranks = [replace(each, spans=np.delete(own, seq)) if each.rank == 1 else each for each in trace.ranks]
     broken = replace(trace, ranks=tuple(ranks))
     assert collectives(broken).torn == 1
-    assert any("1 collectives lack a rank" in each for each in report_of(broken).limitations)
+    assert any("1 collective lacks a rank" in each for each in report_of(broken).limitations)
 
 
 def test_one_collective_recorded_twice_is_refused() -> None:

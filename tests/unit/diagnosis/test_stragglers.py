@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import job_traces
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from e2c_dl.diagnosis.straggler.job_trace import read_job_trace
-from e2c_dl.diagnosis.straggler.metrics import Stragglers, stragglers
+from e2c_dl.diagnosis.straggler.metrics import Operations, Stragglers, stragglers
 from e2c_dl.diagnosis.straggler.precedence import Precedence
 from e2c_dl.diagnosis.straggler.run_trace import operations_of
 from e2c_dl.errors import AnalysisError, ArchiveError, NoArchive
@@ -188,6 +189,20 @@ def test_the_replay_of_a_simulated_run_explains_all_of_it(seed: int, size: int, 
     assert found.unexplained == pytest.approx(0, abs=1e-5 if strategy is Allreduce else 1e-2)
 
 
+def test_without_a_pipeline_a_worker_is_as_slow_as_by_its_own_operations_whatever_the_job_is() -> None:
+    """Two workers, one after the other; what one did more slowly than both in the mean, the other did sooner."""
+    found = stragglers(
+        Operations(
+            kind=np.zeros(2, dtype=np.int64), row=np.arange(2), stage=np.zeros(2, dtype=np.int64),
+            step=np.zeros(2, dtype=np.int64), measured_s=np.array([3.0, 1.0]), ideal_s=np.array([2.0, 2.0]),
+            precedence=Precedence.of(2, np.array([0]), np.array([1])), kinds=("forward",), rows=2, stages=0,
+            workers=(("a", 0, 0), ("b", 1, 0)), steps=(0,), steps_s=np.array([4.0]),
+        )
+    )  # fmt: skip
+    assert found.slowdown == 1.0
+    assert found.slowdown_by_worker == {"a": 1.25, "b": 0.75}
+
+
 @settings(max_examples=15, deadline=None)
 @given(size=st.integers(3, 6), slow=st.integers(0, 5), factor=st.floats(2, 6))
 def test_the_one_slow_host_is_the_slowest(size: int, slow: int, factor: float) -> None:
@@ -247,5 +262,17 @@ def test_of_ranks_at_their_own_pace_it_says_what_no_figure_tells() -> None:
     (said,) = (each for each in operations_of(run.trace).limitations if "own pace" in each)
     assert "no figure tells that time" in said
     assert operations_of(virtual_world.run(Allreduce, size=3).trace).limitations == ()
-    (missing, *_) = operations_of(virtual_world.run(Allreduce, size=3).trace, ["edge-9"]).limitations
-    assert missing.startswith("No trace of edge-9")
+
+
+def test_of_a_run_that_lacks_a_host_or_whose_clocks_are_wrong_it_tells_nothing() -> None:
+    trace = virtual_world.run(Allreduce, size=3).trace
+    with pytest.raises(AnalysisError, match="^trace: edge-9 left none: what the others waited for"):
+        operations_of(trace, ["edge-9"])
+    spans = trace.ranks[1].spans.copy()
+    for name in ("posted_ns", "start_ns", "end_ns"):
+        spans[name] += 100 * 10**9
+    ahead = replace(trace, ranks=(trace.ranks[0], replace(trace.ranks[1], spans=spans), trace.ranks[2]))
+    with pytest.raises(AnalysisError, match="^trace: messages arrive up to .* before they are sent"):
+        operations_of(ahead)
+    unaligned = replace(trace, facts={**trace.facts, "hosts_without_clock": ("edge-2",)})
+    assert [each[:30] for each in operations_of(unaligned).limitations] == ["Clocks of edge-2 were never al"]

@@ -12,7 +12,7 @@ from synthetic import Ring, simulate
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.windows import Windows
-from e2c_dl.diagnosis.window import BEGAN, began_ns, window
+from e2c_dl.diagnosis.window import BEGAN, began_ns, last_of, window
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.topology import Link
 from e2c_dl.trace.messages import join
@@ -74,6 +74,21 @@ def test_where_ranks_go_at_their_own_pace_windows_are_as_long_late_in_a_run_as_e
     assert early.own_pace and late.own_pace
     assert len(late) == len(early) > 10
     assert late.begins_s == pytest.approx(early.begins_s + 3600)
+
+
+def test_an_evaluation_behind_all_iterations_may_outlast_them() -> None:
+    trace = simulate(RING)
+    first = trace.ranks[0].spans
+    evaluation = first[first["phase"] == Phase.ITERATION][-1:].copy()
+    evaluation["phase"], evaluation["iteration"] = Phase.EVALUATE, -1
+    evaluation["posted_ns"] = evaluation["start_ns"] = evaluation["end_ns"]
+    evaluation["end_ns"] += 60 * 10**9
+    ranks = (replace(trace.ranks[0], spans=np.concatenate([first, evaluation])), *trace.ranks[1:])
+    found = last_of(replace(trace, ranks=ranks), last=6, fewest=4, own_pace=True)
+    assert found is not None
+    cut, firsts = found
+    assert set(firsts.values()) == {6, 7}
+    assert [len(rank.rows(Phase.ITERATION)) for rank in cut.ranks] == [12 - first for first in firsts.values()]
 
 
 def _slower(spans: Spans, times: int) -> Spans:

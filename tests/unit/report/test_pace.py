@@ -29,4 +29,6 @@ def test_the_mean_stands_beside_a_median_that_it_contradicts(iteration_s: float,
 def test_ranks_at_their_own_pace_have_a_median_alone() -> None:
     made = report(activity())
     ahead = tuple(replace(host, iterations=made.iterations + rank) for rank, host in enumerate(made.hosts))
-    assert words.pace(replace(made, run_s=1000.0, iteration_s=0.1, hosts=ahead)) == "100 ms each (median)"
+    assert words.pace(replace(made, run_s=1000.0, iteration_s=0.1, hosts=ahead)) == (
+        "100 ms each (median of the slowest)"
+    )

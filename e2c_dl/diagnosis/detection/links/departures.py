@@ -252,7 +252,7 @@ def _evidence(each: JudgedLink, kind: Kind, expected_bps: float, when: Stretches
     link, judged = each.link, each.judged
     count = int(each.of.messages(judged.windows).sum())
     delay_s = float(np.median(link.designed_delay_ns)) / 1e9
-    carried = f"{link.element} carried {count} messages {when.described()}"
+    carried = f"{link.element} carried {formatting.count(count, 'message')} {when.described()}"
     times = judged.slowdown if kind.part in UNTOLD else max(kind.rate, 1e-9)  # untold, all of it may be a rate
     rate = f"{formatting.rate(expected_bps / times)}, designed for {formatting.rate(expected_bps)}"
     later = f"{formatting.seconds(kind.delay_ns / 1e9)} later than its rate and its delay of {delay_s * 1e3:.3g} ms"
