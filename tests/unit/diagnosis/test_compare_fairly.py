@@ -103,3 +103,13 @@ def test_runs_of_folders_of_one_name_are_told_apart(archives: list[Path], tmp_pa
     for asked in (there, ["--group", groups[0], "--group", groups[1]]):
         (line,) = (each for each in json.loads(said("compare", *asked, "--json").out)["limitations"] if "seed" in each)
         assert line == f"seed: 1 in {there[0]}, 7 in {there[1]}: they do not do the same work."
+
+
+@pytest.mark.parametrize("figure", ["cdf", "heatmap"])
+def test_a_figure_of_ranks_at_their_own_pace_says_what_it_leaves_out(
+    archives: list[Path], tmp_path: Path, figure: str
+) -> None:
+    in_step, own_pace = (said("plot", path, "--figure", figure, "--out", tmp_path / "f.svg") for path in archives)
+    assert (in_step.code, own_pace.code) == (0, 0)
+    assert "ranks trained up to" not in in_step.err
+    assert f"{archives[1]}: ranks trained up to " in own_pace.err and "as many as the slowest did" in own_pace.err
