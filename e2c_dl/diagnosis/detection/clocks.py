@@ -16,7 +16,7 @@ that are too long or too short: no verdict on them, and nobody is held to them. 
 straightened the clock out, yet leave open more of a time than MOST_OPEN of what an iteration computes.
 
 A replay has nothing wait for what came after it. So where messages arrive before they were sent, by MOST_EARLY of an
-iteration in MOST_SPOILT of them, nobody knows what anything costs (:func:`mistimed_s`).
+iteration, and HELD_NS, in MOST_SPOILT of them, nobody knows what anything costs (:func:`mistimed_s`).
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that
 SPREADS = 6.0  # of the designed jitter: by so much less a normally distributed delay is once in a billion messages
 MOST_OPEN = 0.05
 MOST_EARLY = 0.01  # of an iteration: beyond it, clocks do not tell who waited for whom in it
+HELD_NS = 200_000.0  # twice what clocks are held to: no shorter time makes a clock wrong
 MOST_SPOILT = 0.2  # of the iterations
 MAX_UNCERTAINTY_OF_TRANSFER = 0.5  # beyond it the clocks say more of a transfer than the link
 TELLS = 1.25  # times as much: other clocks that explain all bounds by less may be the wrong ones, too
@@ -177,7 +178,7 @@ def mistimed_s(trace: Trace, messages: Messages) -> float:
     begin_ns, length_ns = int(times_ns.min()), int(times_ns.max() - times_ns.min())
     iteration_ns = length_ns / common_iterations(trace)  # ranks at their own pace number theirs as they like
     place = (rows["send_start_ns"] - begin_ns) // iteration_ns
-    spoilt = place[early_ns > MOST_EARLY * iteration_ns]
+    spoilt = place[early_ns > max(MOST_EARLY * iteration_ns, HELD_NS)]
     is_much = len(np.unique(spoilt)) > MOST_SPOILT * len(np.unique(place))
     return float(early_ns.max()) / 1e9 if is_much else 0.0
 

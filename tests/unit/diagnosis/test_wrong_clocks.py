@@ -109,6 +109,15 @@ def test_a_clock_that_is_off_by_little_of_an_iteration_spoils_no_cost() -> None:
     assert report.culprits[0].saved_s == pytest.approx(true.saved_s, rel=0.02)
 
 
+def test_no_clock_is_held_for_wrong_by_less_than_clocks_are_held_to() -> None:
+    """Of iterations of a millisecond or two a hundredth is less than that."""
+    fast = (Link(rate_bps=10e9, delay_s=0.00001),) * 4
+    ring = Ring(compute_s=(0.001,) * 4, links=fast, bucket_bytes=(20_000,), iterations=20)
+    report = analyse(ahead(simulate(ring), 2, int(0.15 * MS)), ring.reference())
+    assert any("before they are sent" in each for each in report.limitations)
+    assert not report.mistimed_s
+
+
 def test_links_that_no_clocks_time_are_told_with_the_report() -> None:
     trace = simulate(RING)
     assert analyse(trace, RING.reference()).untimed == ()
