@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,7 @@ from e2c_dl.errors import InputError
 from e2c_dl.trace.columns import SCHEMA
 from e2c_dl.trace.model import Trace
 from e2c_dl.trace.places import all_recorded
-from e2c_dl.trace.store import those_traced, training_began
+from e2c_dl.trace.store import facts_of, those_traced, training_began
 from e2c_dl.trace.tables import table_of_host
 
 
@@ -73,7 +74,8 @@ class ArchivedRun:
     def spans(self, columns: Sequence[str] | None = None) -> DataFrame:
         """A row per span of every host, rank by rank in the order of recording; docs/trace-format.md says the columns.
 
-        ``columns``: those that are wanted, which alone are then read. Raises: InputError: there is none of that name.
+        ``columns``: those that are wanted, which alone are then read. Where a host's table is damaged, rows that cannot
+        be read are left out, with a warning. Raises: InputError: there is none of that name.
         """
         if isinstance(columns, str):  # a sequence of letters
             raise InputError(f"columns {columns!r}: name columns in a list, such as [{columns!r}]")
@@ -83,6 +85,11 @@ class ArchivedRun:
         traced = those_traced(self.path, all_recorded(self.path))
         began = training_began(self.path)
         tables = [table_of_host(own, columns, began) for own in traced]
+        for own, table in zip(traced, tables, strict=True):
+            lost = facts_of(table.schema, str(own.table)).lost.spans
+            if lost:
+                verify = f"run e2c-dl verify on {self.path}"
+                warnings.warn(f"{own.host}: its trace is damaged, {lost} spans are missing; {verify}", stacklevel=2)
         alone = [table.replace_schema_metadata(None) for table in tables]  # what it says is of one host
         return self._made(pa.concat_tables(alone).unify_dictionaries())
 

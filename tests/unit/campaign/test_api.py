@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import e2c_dl
@@ -45,6 +47,22 @@ def test_spans_are_a_table_of_all_hosts(run: e2c_dl.ArchivedRun) -> None:
         run.spans(columns=["strat_ns"])
     with pytest.raises(InputError, match=r"in a list, such as \['host'\]"):
         run.spans(columns="host")
+
+
+def test_of_a_damaged_table_the_rest_is_read_with_a_warning(run: e2c_dl.ArchivedRun, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(run.path, tmp_path / "run"))
+    whole = run.spans().num_rows
+    table = copied / "traces/fog-1.parquet"
+    about = pq.ParquetFile(table).metadata
+    assert about.num_row_groups > 1
+    columns = [about.row_group(0).column(number) for number in range(about.num_columns)]
+    (column,) = (each for each in columns if each.path_in_schema == "own_start_ns")
+    content = bytearray(table.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    table.write_bytes(content)
+    lost = about.row_group(0).num_rows
+    with pytest.warns(UserWarning, match=f"fog-1: its trace is damaged, {lost} spans are missing; run e2c-dl verify"):
+        assert e2c_dl.load(copied, frames="arrow").spans().num_rows == whole - lost
 
 
 def test_links_and_progress_are_tables(run: e2c_dl.ArchivedRun) -> None:
