@@ -38,6 +38,19 @@ def test_a_rank_takes_no_part_in_a_group_of_others() -> None:
     assert takes_part(named("3"))
 
 
+class Nameless:
+    """As a ProcessGroup that a script has made by itself."""
+
+    @property
+    def group_name(self) -> str:
+        raise RuntimeError("ProcessGroup name not set")
+
+
+def test_of_a_group_without_a_name_nobody_knows_which_it_is_and_nothing_raises() -> None:
+    assert not takes_part(Nameless())
+    assert MOST_GROUP // 2 <= number_of(Nameless()) <= MOST_GROUP
+
+
 def test_keys_sort_like_group_number_and_rank_up_to_the_largest() -> None:
     triples = sorted(product((WORLD, 0, 1, MOST_GROUP // 2, MOST_GROUP), (0, 1, (1 << 27) - 1), (0, 1, 32_767)))
     group, seq, rank = (np.array(each) for each in zip(*triples, strict=True))
