@@ -267,7 +267,7 @@ def nbytes_of(value: Any) -> int:
         return sum(map(nbytes_of, value))
     try:
         return int(value.numel()) * int(value.element_size())
-    except AttributeError:
+    except (AttributeError, TypeError):
         return 0
 
 
