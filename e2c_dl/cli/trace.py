@@ -158,7 +158,8 @@ def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran:
         with suppress(ArchiveBusy), held(place):  # else another rank's command keeps them
             for problem in left.keep_written(place, say):
                 say(problem)
-        why = f"{len(alive)} of its processes still run" if alive else f"ranks {gone} are not here"
+        absent = f"ranks {', '.join(map(str, gone))} are not here"
+        why = f"{len(alive)} of its processes still run" if alive else absent
         say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
     else:
         traced.collected([place], place, scenario, ran, say)

@@ -140,7 +140,10 @@ class Prober:
         return Sent(frames, frames * frame_bytes * 8 / seconds, held_back)
 
     def _send(self, datagram: bytes) -> bool:
-        """Sends, after waiting for room in the socket's buffer if need be: then True."""
+        """Sends, after waiting for room in the socket's buffer if need be: then True.
+
+        Raises: EmulationError where there is no way to the peer.
+        """
         held_back = False
         while True:
             try:
@@ -149,6 +152,10 @@ class Prober:
             except BlockingIOError:
                 held_back = True
                 select.select([], [self._socket], [], self._patience_s)
+            except PermissionError:  # a firewall has dropped it, perhaps as the loss of the link: lost, as any other
+                return held_back
+            except OSError as error:
+                raise EmulationError(f"measuring: {self.peer}: {error.strerror}; is its data address right?") from error
 
     def _await(self, kind: PacketKind, train: int, number: int) -> tuple[Arrival, Packet] | None:
         """The one answer that is waited for; None if it did not come in time. Others, late ones, are passed over."""

@@ -139,3 +139,13 @@ def test_a_link_far_slower_than_asked_for_is_measured_behind_its_own_queue() -> 
     with socket.socket() as unused:
         _, found = Behind(unused, ("198.19.0.2", 1), patience_s=0.5).train(1514, 1e8, 2, 0.0)
     assert found.arrived == 1000
+
+
+NO_HOST = ("240.0.0.1", 9)  # of a class of addresses that no host may have: nothing can be sent there
+
+
+def test_where_there_is_no_way_to_a_peer_the_prober_says_so_and_a_responder_goes_on() -> None:
+    with pytest.raises(EmulationError, match=r"240\.0\.0\.1:9: Invalid argument; is its data address right"):
+        measure_link(src_address="127.0.0.1", dst_address=NO_HOST[0], port=NO_HOST[1], there=Link(), back=Link())
+    with Responder("127.0.0.1", 0) as responder:
+        responder._answer(Arrival(Packet(PacketKind.PING, 1, 1, 0).encode(), 0, NO_HOST, 0))
