@@ -42,10 +42,10 @@ def number_of_pair(src: int, dst: int, group: Any, tag: int) -> int:
 
 
 def _name_of(group: Any) -> str | None:
-    """None: it has none."""
+    """None: it has none. Of a number, empty."""
     try:
-        return str(group.group_name)
-    except (AttributeError, RuntimeError):  # as torch says it
+        return str(getattr(group, "group_name", ""))
+    except RuntimeError:  # as torch says it
         return None
 
 

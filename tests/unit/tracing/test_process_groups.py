@@ -36,6 +36,7 @@ def test_a_rank_takes_no_part_in_a_group_of_others() -> None:
     assert not takes_part(c10d.GroupMember.NON_GROUP_MEMBER)
     assert takes_part(None)
     assert takes_part(named("3"))
+    assert takes_part(number_of_pair(0, 1, None, 0)), "of a message, known by its number"
 
 
 class Nameless:
