@@ -89,8 +89,9 @@ def _beside_others(place: Path) -> Iterator[None]:
 
 def _unmake(place: Path, made: bool) -> None:
     """Nothing is left of a folder that was ``made`` for what did not come."""
-    if made and not any(place.iterdir()):
-        place.rmdir()
+    if made:
+        with suppress(OSError):  # there is something in it, or the script has removed it
+            place.rmdir()
 
 
 def _size(cap: str) -> int:
@@ -115,6 +116,9 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
     several = folder.of_environment()[1] > 1  # a launcher started this command once for each rank
     found: dict[str, left.Told] = {}
     try:
+        if not place.is_dir():
+            say(f"{place}: the command has removed it, with what was traced; name a directory that it leaves alone")
+            return
         found = left.told(place)
         if not found:
             _unmake(place, made)
@@ -123,9 +127,9 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
         _collect(place, found, scenario, ran, several)
     except ArchiveBusy as error:
         say(f"{place}: the command of another rank {_makes(place)}" if several else str(error))
-    except (E2cDlError, KeyboardInterrupt) as error:  # the exit code is the script's
+    except (E2cDlError, OSError, KeyboardInterrupt) as error:  # the exit code is the script's
         interrupted = isinstance(error, KeyboardInterrupt)
-        say("interrupted" if interrupted else str(error))
+        say("interrupted" if interrupted else str(error) if isinstance(error, E2cDlError) else f"{place}: {error}")
         if found and not (place / layout.MANIFEST).exists():
             there = interrupted and not (place / layout.RUN).exists()
             how = f"{place}`" if there else f"{place} --archive NEW`, where there is room,"
@@ -142,8 +146,10 @@ def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran:
     from e2c_dl.campaign import traced
     from e2c_dl.errors import ArchiveBusy
     from e2c_dl.tracing import launch, left
+    from e2c_dl.tracing.rendezvous import boot
 
-    alive = launch.wait_for([each.pid for each in found.values()], STILL_WRITING_S)
+    here = boot()  # numbers of processes on other machines, which share the folder, say nothing here
+    alive = launch.wait_for([each.pid for each in found.values() if each.boot == here], STILL_WRITING_S)
     gone = traced.missing(found)
     if alive and several:
         who = "the command of the rank that ends last"
@@ -152,7 +158,8 @@ def _collect(place: Path, found: Mapping[str, Told], scenario: Path | None, ran:
         with suppress(ArchiveBusy), held(place):  # else another rank's command keeps them
             for problem in left.keep_written(place, say):
                 say(problem)
-        why = f"{len(alive)} of its processes still run" if alive else f"ranks {gone} are not here"
+        absent = f"ranks {', '.join(map(str, gone))} are not here"
+        why = f"{len(alive)} of its processes still run" if alive else absent
         say(f"{place}: {why}; `e2c-dl collect {place} ... --archive NEW` makes one archive of all hosts' folders")
     else:
         traced.collected([place], place, scenario, ran, say)

@@ -134,6 +134,6 @@ def of_environment() -> tuple[int, int]:
     """(rank, world size) as the launcher says it; (0, 1) where none does."""
     for rank, size in (("E2CDL_RANK", "E2CDL_WORLD_SIZE"), ("RANK", "WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE")):
         found, of = os.environ.get(rank, ""), os.environ.get(size, "")
-        if found.isdigit() and of.isdigit():
+        if found.isdecimal() and of.isdecimal():
             return int(found), int(of)
     return 0, 1

@@ -59,7 +59,7 @@ def exchange(hvd: Any) -> Exchange:
     """The one that Horovod's launcher offers."""
     address = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
     port = os.environ.get("HOROVOD_GLOO_RENDEZVOUS_PORT", "")
-    if address and port.isdigit():
+    if address and port.isdecimal():
         return KeyValueExchange(address, int(port))
     return GatheredExchange(hvd)
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from e2c_dl.errors import InputError
 
@@ -77,4 +78,10 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:1]
+    except FileNotFoundError:  # gone by now
+        return False
+    except OSError:
+        return True
+    return state not in ([b"Z"], [b"X"])  # it has ended, and its parent does not ask how, as many a container's first

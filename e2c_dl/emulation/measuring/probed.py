@@ -7,7 +7,8 @@
            the round trip measured - the one designed                                at least LATE and LATE_S
 
 A host is said to be better left out if its gradients are slow, or most of its links are (at least two): a link that is
-slow by itself is named, and its ends are not. Pure values.
+slow by itself is named, and its ends are not. Where that would be all hosts, nobody is: all are slow alike, which no
+choice among them mends. Pure values.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ class ProbedLink:
         there, back = expected.alone(design, src, dst), expected.alone(design, dst, src)
         round_trip_s, _ = expected.round_trip_s(there, back, PING_FRAME_BYTES)
         return cls(src=src, dst=dst, designed=there, designed_round_trip_s=round_trip_s, measured=measured)
+
+    @property
+    def ends(self) -> Pair:
+        return self.src, self.dst
 
     @property
     def slowdown(self) -> float | None:
@@ -140,18 +145,28 @@ class Probe:
 
     @cached_property
     def leave_out(self) -> tuple[str, ...]:
-        """Hosts without which training would be as designed, but for single links; sorted."""
+        """Hosts without which training would be as designed, but for single links; sorted; none, if it were all."""
+        return () if self._suspects >= self._names else tuple(sorted(self._suspects))
+
+    @property
+    def _names(self) -> frozenset[str]:
+        return frozenset((*(host.name for host in self.hosts), *(end for link in self.links for end in link.ends)))
+
+    @cached_property
+    def _suspects(self) -> frozenset[str]:
+        """Hosts that are slow by themselves, or most of whose links are."""
         found = {*self.slow_hosts}
-        used = Counter(end for link in self.links for end in (link.src, link.dst))
-        slow = [link for link in self.slow_links if not {link.src, link.dst} & found]
-        while slow:  # the host of most slow links first: it may explain those of its neighbours
-            counts = Counter(end for link in slow for end in (link.src, link.dst))
-            host, count = min(counts.items(), key=lambda item: (-item[1], item[0]))
-            if count < MIN_SLOW_LINKS or 2 * count <= used[host]:
+        used = Counter(end for link in self.links for end in link.ends)
+        slow = [link for link in self.slow_links if not {*link.ends} & found]
+        while slow:  # those of most slow links first: they may explain those of their neighbours
+            counts = Counter(end for link in slow for end in link.ends)
+            mostly = {host: n for host, n in counts.items() if n >= MIN_SLOW_LINKS and 2 * n > used[host]}
+            if not mostly:
                 break
-            found.add(host)
-            slow = [link for link in slow if host not in (link.src, link.dst)]
-        return tuple(sorted(found))
+            most = max(mostly.values())
+            found |= {host for host, n in mostly.items() if n == most}  # of equal ones none explains the others'
+            slow = [link for link in slow if not {*link.ends} & found]
+        return frozenset(found)
 
     @property
     def unjudged(self) -> tuple[str, ...]:
@@ -188,6 +203,8 @@ class Probe:
 
     def _advice(self) -> Iterable[str]:
         if not self.leave_out:
+            if self._suspects:
+                yield "to leave hosts out mends nothing: all are slow, or their links are"
             return
         advice = f"leave out {', '.join(self.leave_out)}, or mend what slows it down"
         rest = [host.gradient_s for host in self.hosts if host.name not in self.leave_out]

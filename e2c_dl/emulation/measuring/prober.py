@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import select
 import socket
@@ -22,6 +23,9 @@ from e2c_dl.errors import EmulationError
 
 PINGS_ANSWERED = 3  # the fewest to take a median of
 TRIES = 20
+RESULT_S = 40.0
+"""As long at least is asked what arrived of a train: 1000 frames, which a link far slower than asked for may hold in
+its queue, take so long at 0.3 Mbit/s, and what is asked stands behind them."""
 PING_GAP_S = 0.01
 CATCH_UP_S = 0.01  # of a late sender: a longer burst would overflow queues that are not the link's
 BURST_S = 0.001
@@ -88,7 +92,7 @@ class Prober:
         number = next(self._train_numbers)
         sent = self._send_paced(number, frame_bytes, pace_bps, frames)
         time.sleep(self._settle_s)  # END must not overtake what it counts
-        for _ in range(TRIES):
+        for _ in range(max(TRIES, math.ceil(RESULT_S / self._patience_s))):
             self._send(Packet(PacketKind.END, number, frames, round(head_s * 1e9)).encode())
             answer = self._await(PacketKind.RESULT, number, frames)
             if answer is not None and (result := TrainResult.decode(answer[1].body)) is not None:
@@ -136,7 +140,10 @@ class Prober:
         return Sent(frames, frames * frame_bytes * 8 / seconds, held_back)
 
     def _send(self, datagram: bytes) -> bool:
-        """Sends, after waiting for room in the socket's buffer if need be: then True."""
+        """Sends, after waiting for room in the socket's buffer if need be: then True.
+
+        Raises: EmulationError where there is no way to the peer.
+        """
         held_back = False
         while True:
             try:
@@ -145,6 +152,10 @@ class Prober:
             except BlockingIOError:
                 held_back = True
                 select.select([], [self._socket], [], self._patience_s)
+            except PermissionError:  # a firewall has dropped it, perhaps as the loss of the link: lost, as any other
+                return held_back
+            except OSError as error:
+                raise EmulationError(f"measuring: {self.peer}: {error.strerror}; is its data address right?") from error
 
     def _await(self, kind: PacketKind, train: int, number: int) -> tuple[Arrival, Packet] | None:
         """The one answer that is waited for; None if it did not come in time. Others, late ones, are passed over."""

@@ -103,8 +103,8 @@ class Responder:
     def _send(self, packet: Packet, sender: tuple[str, int]) -> None:
         try:
             self._socket.sendto(packet.encode(), sender)
-        except (BlockingIOError, ConnectionError):
-            return  # as if lost on the way: whoever asked asks again
+        except OSError:  # no room, no way there, a firewall: as if lost on the way, and whoever asked asks again
+            return
 
 
 def _open(address: str, port: int) -> tuple[socket.socket, socket.socket]:

@@ -2,7 +2,7 @@
 
 torch numbers most groups, on all ranks alike. Of those that only their members make it has names alone, hashes, which
 become numbers above torch's; two groups have the same in one of a million pairs. Two ranks, of which one sends to the
-other, are a group of their own.
+other, are a group of their own. A group that a script has made by itself may have no name: nobody knows which it is.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _HASHED = MOST_GROUP // 2  # from here on
 
 
 def takes_part(group: Any) -> bool:
-    """Whether this rank is in torch's ``group``; None is that of all ranks."""
+    """Whether this rank is in torch's ``group``, of which ranks can know that it is the same; None is that of all."""
     from torch.distributed import distributed_c10d as c10d
 
-    return group is None or group != c10d.GroupMember.NON_GROUP_MEMBER
+    return group is None or (group != c10d.GroupMember.NON_GROUP_MEMBER and _name_of(group) is not None)
 
 
 def number_of(group: Any) -> int:
@@ -30,7 +30,7 @@ def number_of(group: Any) -> int:
         return group
     if group is None or group is c10d.GroupMember.WORLD:
         return WORLD
-    name = str(getattr(group, "group_name", ""))
+    name = _name_of(group) or ""
     if name.isdecimal() and int(name) < _HASHED:
         return int(name)
     return _hashed(name)
@@ -39,6 +39,14 @@ def number_of(group: Any) -> int:
 def number_of_pair(src: int, dst: int, group: Any, tag: int) -> int:
     """Of the messages from rank ``src`` to rank ``dst`` that torch keeps in order: of one ``group`` and ``tag``."""
     return _hashed(f"{number_of(group)} {src} {dst} {tag}")
+
+
+def _name_of(group: Any) -> str | None:
+    """None: it has none. Of a number, empty."""
+    try:
+        return str(getattr(group, "group_name", ""))
+    except RuntimeError:  # as torch says it
+        return None
 
 
 def _hashed(name: str) -> int:

@@ -72,15 +72,15 @@ class Called:
         for later, kinds in ((False, KINDS), (True, BEGUN)):
             for name, kind in kinds.items():
                 if hasattr(hvd, name):
-                    patches.wrap(hvd, name, self.around(kind, later=later), state)
+                    patches.wrap(hvd, name, self.around(kind, later=later, sized=not name.endswith("_object")), state)
         patches.wrap(hvd, "synchronize", self.waiting)
         if hasattr(hvd, "sparse_allreduce_async"):  # of two others, which the optimizer waits for in its own way
             patches.wrap(hvd, "sparse_allreduce_async", self.hiding, sys.modules[hvd.DistributedOptimizer.__module__])
         if hasattr(hvd, "join"):
             patches.wrap(hvd, "join", self.joining)
 
-    def around(self, kind: Collective, *, later: bool) -> Callable[[Function], Function]:
-        """One of ``kind``; ``later``: its handle is waited for."""
+    def around(self, kind: Collective, *, later: bool, sized: bool) -> Callable[[Function], Function]:
+        """One of ``kind``; ``later``: its handle is waited for; ``sized``: of tensors, not of whatever is pickled."""
 
         def wrapped(original: Function) -> Function:
             names = list(inspect.signature(original).parameters)
@@ -91,7 +91,8 @@ class Called:
                 if session is None:
                     return original(*args, **kwargs)
                 group = group_of(args[at] if len(args) > at else kwargs.get("process_set"))
-                joined = Joined(session.clock(), kind, session.next_seq(group), group, nbytes_of(args[:1]))
+                nbytes = nbytes_of(args[:1] or tuple(kwargs.values())[:1]) if sized else 0
+                joined = Joined(session.clock(), kind, session.next_seq(group), group, nbytes)
                 with self._within(session):
                     if not later:
                         return _awaited(session, joined, lambda: original(*args, **kwargs))

@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from e2c_dl.emulation.measuring import stream
+from e2c_dl.emulation.measuring.datagrams import Arrival, Packet, PacketKind
 from e2c_dl.emulation.measuring.main import main
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom
 from e2c_dl.emulation.measuring.packet_train import TrainResult
-from e2c_dl.emulation.measuring.prober import Sent
+from e2c_dl.emulation.measuring.prober import Prober, Sent
 from e2c_dl.emulation.measuring.quick import frame_rate, measure_link
 from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.emulation.measuring.thorough import measure_thoroughly, share
@@ -116,3 +117,35 @@ def test_a_link_of_no_rate_is_not_seen_to_carry_more_than_was_sent() -> None:
     """As once 130464 Gbit/s."""
     found = frame_rate(Batched(), Link(), 300e6, head_s=0.1, window_s=0.6, tries=3)  # type: ignore[arg-type]
     assert found == (300e6, (300e6, 300e6), True)
+
+
+class Behind(Prober):
+    """A prober whose questions stand behind a queue that takes 12 s: of 1000 full frames, at 1 Mbit/s."""
+
+    asked = 0
+
+    def _send(self, datagram: bytes) -> bool:
+        self.asked += (packet := Packet.decode(datagram)) is not None and packet.kind is PacketKind.END
+        return False
+
+    def _await(self, kind: PacketKind, train: int, number: int) -> tuple[Arrival, Packet] | None:
+        if self.asked * self._patience_s < 12.0:
+            return None
+        body = TrainResult(arrived=1000).encode()
+        return Arrival(body, 0, ("198.19.0.2", 1), 0), Packet(kind, train, number, 0, body)
+
+
+def test_a_link_far_slower_than_asked_for_is_measured_behind_its_own_queue() -> None:
+    with socket.socket() as unused:
+        _, found = Behind(unused, ("198.19.0.2", 1), patience_s=0.5).train(1514, 1e8, 2, 0.0)
+    assert found.arrived == 1000
+
+
+NO_HOST = ("240.0.0.1", 9)  # of a class of addresses that no host may have: nothing can be sent there
+
+
+def test_where_there_is_no_way_to_a_peer_the_prober_says_so_and_a_responder_goes_on() -> None:
+    with pytest.raises(EmulationError, match=r"240\.0\.0\.1:9: Invalid argument; is its data address right"):
+        measure_link(src_address="127.0.0.1", dst_address=NO_HOST[0], port=NO_HOST[1], there=Link(), back=Link())
+    with Responder("127.0.0.1", 0) as responder:
+        responder._answer(Arrival(Packet(PacketKind.PING, 1, 1, 0).encode(), 0, NO_HOST, 0))

@@ -82,3 +82,29 @@ def test_a_host_most_of_whose_links_are_slow_is_better_left_out() -> None:
 
 def test_a_link_that_carried_nothing_is_slow() -> None:
     assert link("a", "b", 0.0).slowdown == float("inf")
+
+
+def star(*slow: str) -> tuple[ProbedLink, ...]:
+    """Links of edges to a server and back."""
+    pairs = [pair for edge in ("edge-1", "edge-2", "edge-3") for pair in ((edge, "cloud"), ("cloud", edge))]
+    return tuple(link(*pair, 1e6 if {*pair} & {*slow} else 1e7) for pair in pairs)
+
+
+@pytest.mark.parametrize("slow", [("edge-1",), ("edge-2",), ("cloud",)])
+def test_of_a_star_the_edge_whose_links_are_slow_is_named_and_its_server_if_all_are(slow: tuple[str, ...]) -> None:
+    assert Probe(hosts=(), links=star(*slow)).leave_out == slow
+
+
+def test_neighbours_on_a_ring_whose_links_are_slow_are_both_named() -> None:
+    slow, other = [("a", "b"), ("b", "c"), ("c", "d")], [("d", "e"), ("e", "a")]
+    probe = Probe(hosts=(), links=(*(link(*pair, 1e6) for pair in slow), *(link(*pair) for pair in other)))
+    assert probe.leave_out == ("b", "c")
+
+
+def test_where_all_are_slow_alike_nobody_is_named() -> None:
+    links = tuple(link(src, dst, 1e6) for src in "abcd" for dst in "abcd" if src != dst)
+    hosts = tuple(host(name, 0.5, 0.2) for name in "abc")
+    for hosts_, links_ in (((), links), ((), links[:1] + links[3:4]), (hosts, ())):
+        probe = Probe(hosts=hosts_, links=links_)
+        assert probe.leave_out == ()
+        assert probe.sentences()[-1] == "to leave hosts out mends nothing: all are slow, or their links are"

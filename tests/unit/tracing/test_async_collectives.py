@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2c_dl.trace.model import Collective, Phase
-from e2c_dl.tracing.hooks.collectives import UNWAITED, Collectives
+from e2c_dl.tracing.hooks.collectives import UNWAITED, Collectives, _message
 from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import Settings
 from e2c_dl.tracing.tracer import Tracer
@@ -84,3 +84,11 @@ def test_what_is_kept_and_never_waited_for_is_said_at_the_end(script: Script) ->
 def test_what_torch_collects_to_join_it_later_is_not_asked(script: Script) -> None:
     script.joins(c10d._IllegalWork())
     assert script.said == [UNWAITED]
+
+
+def test_a_message_that_is_asked_for_wrongly_is_refused_in_torchs_own_words(script: Script) -> None:
+    def isend(tensor: object, dst: int) -> None:
+        """Stands for torch's."""
+
+    with pytest.raises(TypeError, match=r"isend\(\) missing 2 required positional arguments"):
+        _message(script.collectives, "dst", lambda: False)(isend)()

@@ -34,6 +34,7 @@ class Horovod(SimpleNamespace):
             allreduce=self.allreduce_of, allreduce_async=self.allreduce_async_of, synchronize=self.synchronize_of,
             allgather_async=self.allreduce_async_of, sparse_allreduce_async=self.sparse_of, join=lambda: 0,
             DistributedOptimizer=Horovod, broadcast_optimizer_state=(act := lambda step: step()),
+            broadcast_object=lambda obj, root_rank=0: obj,
             elastic=SimpleNamespace(state=SimpleNamespace(broadcast_optimizer_state=act)),
         )  # fmt: skip
         self.handles = 0
@@ -134,3 +135,10 @@ def test_who_comes_later_finds_those_that_stay_and_counts_on_with_them(tmp_path:
     assert newcomer.ranks.peers[0].offers["port"] == 7
     catch_up(newcomer)
     assert newcomer.next_seq() == first.next_seq() == second.next_seq() == BETWEEN_JOINS
+
+
+def test_an_object_that_is_sent_is_handed_on_unseen_whatever_it_holds(script: Script) -> None:
+    holding_itself: list[Any] = [1.0]
+    holding_itself.append(holding_itself)
+    assert script.hvd.broadcast_object(holding_itself, root_rank=0) is holding_itself
+    assert script.collectives == [(WORLD, 0, Collective.BROADCAST)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
+
+from e2c_dl.tracing import launch
 
 COMMAND = "import signal; print(int(signal.getsignal(signal.SIGCHLD)), flush=True); raise SystemExit(7)"
 LAUNCHED = f"""
@@ -44,3 +47,15 @@ def test_a_command_has_what_its_shell_left_open_and_nothing_of_this_process() ->
         os.close(reading)
         os.close(writing)
     assert done.stdout.split() == ["lr:", "0.1", "False"]
+
+
+def test_a_process_that_has_ended_is_not_waited_for_though_its_parent_does_not_ask_how() -> None:
+    ended = subprocess.Popen(["true"])  # a zombie from when it has ended, as under a container's first process
+    try:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        began_s = time.monotonic()
+        assert launch.wait_for([ended.pid], 5.0) == ()
+        assert time.monotonic() - began_s < 4.0
+    finally:
+        ended.wait()
+    assert launch.wait_for([os.getpid()], 0.0) == (os.getpid(),)

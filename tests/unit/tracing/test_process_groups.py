@@ -36,6 +36,20 @@ def test_a_rank_takes_no_part_in_a_group_of_others() -> None:
     assert not takes_part(c10d.GroupMember.NON_GROUP_MEMBER)
     assert takes_part(None)
     assert takes_part(named("3"))
+    assert takes_part(number_of_pair(0, 1, None, 0)), "of a message, known by its number"
+
+
+class Nameless:
+    """As a ProcessGroup that a script has made by itself."""
+
+    @property
+    def group_name(self) -> str:
+        raise RuntimeError("ProcessGroup name not set")
+
+
+def test_of_a_group_without_a_name_nobody_knows_which_it_is_and_nothing_raises() -> None:
+    assert not takes_part(Nameless())
+    assert MOST_GROUP // 2 <= number_of(Nameless()) <= MOST_GROUP
 
 
 def test_keys_sort_like_group_number_and_rank_up_to_the_largest() -> None:

@@ -135,3 +135,21 @@ def test_a_second_process_of_a_rank_never_takes_the_firsts_folder(
     folder.tell(folder.make(tmp_path, ranks), ranks, {})
     with pytest.raises(TrainingError, match="rank 0 was traced there before"):
         folder.make(tmp_path, ranks)
+
+
+@pytest.mark.parametrize("then", ["rm -r new", "rm -r new; touch new", "rm -r new; mkdir new"])
+def test_a_script_that_removes_the_archive_ends_as_it_would_untraced(tmp_path: Path, then: str) -> None:
+    command = [sys.executable, "-m", "e2c_dl", "trace", "--archive", "new", "--", "sh", "-c", f"{then}; exit 7"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 7, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "the command has removed it" in line or "nothing was traced" in line
+
+
+def test_a_rank_of_another_machine_is_not_looked_for_among_this_ones_processes(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracing = place / "hosts" / "h0" / "tracing.json"
+    tracing.write_text(json.dumps(json.loads(tracing.read_text()) | {"pid": os.getpid()}))
+    trace._conclude(place, None, Ran(), made=False)
+    assert "still run" not in capsys.readouterr().err

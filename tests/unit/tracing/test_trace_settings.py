@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from e2c_dl.beneath import LARGE_BYTES
 from e2c_dl.cli.trace import trace
 from e2c_dl.trace.attaching import CAP
+from e2c_dl.tracing import folder
 from e2c_dl.tracing.settings import Settings
 
 
@@ -35,3 +36,16 @@ def test_a_cap_that_holds_no_trace_is_refused(cap: str, why: str, tmp_path: Path
     )
     assert isinstance(said.exception, UsageError) and why in said.exception.message
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "told"), [("3", "4", (3, 4)), ("²", "4", (0, 1)), ("", "4", (0, 1)), ("-1", "4", (0, 1))]
+)
+def test_a_rank_that_is_no_number_is_none(
+    monkeypatch: pytest.MonkeyPatch, rank: str, size: str, told: tuple[int, int]
+) -> None:
+    for name in ("E2CDL", "HOROVOD"):
+        monkeypatch.delenv(f"{name}_RANK", raising=False)
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", size)
+    assert folder.of_environment() == told
