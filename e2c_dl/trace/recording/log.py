@@ -13,11 +13,13 @@ Memory is bounded: if the disk cannot keep up, ``append`` writes by itself.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -87,6 +89,7 @@ class Log:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         except OSError as error:
             raise _unwritable(path, error) from error
+        self._opened = _identity(self._file)
         try:
             self._write(self._header * 2)
         except TrainingError:
@@ -156,7 +159,7 @@ class Log:
             if os.getpid() == self._process and self._failure is None:
                 self._end()
         finally:
-            os.close(self._file)
+            self._close()
 
     def __enter__(self) -> Log:
         return self
@@ -221,6 +224,11 @@ class Log:
         self._numbered += records
         return told + frame
 
+    def _close(self) -> None:
+        with suppress(OSError):  # a program that closes all numbers has closed it, too
+            if _identity(self._file) == self._opened:
+                os.close(self._file)
+
     def _has_room(self, size_bytes: int) -> bool:
         if self._room_bytes is None:
             return True
@@ -240,6 +248,8 @@ class Log:
 
     def _write(self, content: bytes) -> None:
         try:
+            if content and _identity(self._file) != self._opened:  # its number is another file's by now
+                raise OSError(errno.EBADF, "another file's")
             while content:
                 written = os.write(self._file, content)
                 self.written_bytes += written
@@ -267,5 +277,14 @@ def is_log(content: bytes) -> bool:
     return SYNC[:3] in content
 
 
+def _identity(descriptor: int) -> tuple[int, int]:
+    """Which file it is of. Raises: OSError, if of none."""
+    told = os.fstat(descriptor)
+    return told.st_dev, told.st_ino
+
+
 def _unwritable(path: Path, error: OSError) -> TrainingError:
+    if error.errno == errno.EBADF:
+        closed = "the program has closed its file, as os.closerange does"
+        return TrainingError(f"{path}: cannot write the trace: {closed}; close what the program itself opened")
     return TrainingError(f"{path}: cannot write the trace: {error.strerror}; make room or choose another directory")

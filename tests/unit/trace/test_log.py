@@ -221,3 +221,20 @@ def test_threads_lose_nothing_and_memory_is_bounded(tmp_path: Path) -> None:
         content = b"".join(payload for of, payload in frames if of == kind)
         assert content == b"".join(number.to_bytes(4, "little") for number in range(20_000))
     assert most < 20_000
+
+
+@pytest.mark.parametrize("reused", [False, True], ids=["closed", "another file's by now"])
+def test_a_file_that_the_program_closed_is_never_written_by_its_number(tmp_path: Path, reused: bool) -> None:
+    """As ``os.closerange`` does; what a program opens next has the same number."""
+    told: list[TrainingError] = []
+    log = Log(tmp_path / "log.bin", {}, flush_every_s=3600, on_failure=told.append)
+    os.close(log._file)
+    other = os.open(tmp_path / "other", os.O_WRONLY | os.O_CREAT) if reused else None
+    assert other in (None, log._file)
+    log.append(1, b"a record")
+    log.flush()
+    log.close()
+    assert [str(each).split(": ")[-1].partition(",")[0] for each in told] == ["the program has closed its file"]
+    if other is not None:
+        os.close(other)  # nobody else did
+        assert (tmp_path / "other").read_bytes() == b""
