@@ -132,6 +132,7 @@ def test_where_lost_segments_decide_what_is_chosen_savings_are_means_over_runs(m
     assert told.findings[0].saved_s == pytest.approx(sum(saved_s) / len(saved_s), rel=0.3)
 
 
+@pytest.mark.thorough
 def test_what_is_slower_than_losses_by_design_explain_is_simulated_as_it_was() -> None:
     lossy = {pair: replace(link, tcp=TCP, loss=0.003) for pair, link in DESIGNED.items()}
     slow = lossy | {(1, 0): replace(lossy[1, 0], rate_bps=FAIR.rate_bps)}

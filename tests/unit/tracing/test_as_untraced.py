@@ -80,7 +80,9 @@ for _ in range(10):
 """
 
 
-@pytest.mark.parametrize("script", [FAST_PATH, SCRIPTED, SAVED_MEANWHILE, STORE])
+@pytest.mark.parametrize(
+    "script", [FAST_PATH, SCRIPTED, pytest.param(SAVED_MEANWHILE, marks=pytest.mark.thorough), STORE]
+)
 def test_it_prints_what_it_prints_untraced(script: str, tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(script)  # TorchScript reads it
     words = (sys.executable, str(tmp_path / "main.py"))

@@ -127,7 +127,9 @@ distributed.destroy_process_group()
 @pytest.mark.parametrize(
     ("way", "reduced"),
     [
-        ("inner", 0), ("twice", 4), ("looked at", 4), ("copied", 4), ("together", 8), ("static", 4),
+        ("inner", 0), ("twice", 4), ("looked at", 4), ("together", 8),
+        pytest.param("copied", 4, marks=pytest.mark.thorough),
+        pytest.param("static", 4, marks=pytest.mark.thorough),
         pytest.param("no sync", 0, marks=pytest.mark.thorough),
         pytest.param("frozen", 4, marks=pytest.mark.thorough),
         pytest.param("wrapped again", 4, marks=pytest.mark.thorough),
@@ -173,8 +175,11 @@ distributed.destroy_process_group()
 
 @pytest.mark.parametrize(
     ("way", "local", "said"),
-    [("subgroup", 1, True), ("none", None, True), ("direct", WORLD, False), ("compressed", WORLD, False),
-     ("both", WORLD, False)],
+    [
+        ("subgroup", 1, True), ("none", None, True), ("both", WORLD, False),
+        pytest.param("direct", WORLD, False, marks=pytest.mark.thorough),
+        pytest.param("compressed", WORLD, False, marks=pytest.mark.thorough),
+    ],
 )  # fmt: skip
 def test_what_a_communication_hook_reduces_is_of_the_group_that_it_calls(
     way: str, local: int | None, said: bool, tmp_path: Path

@@ -56,9 +56,10 @@ def test_who_ends_a_session_waits_until_the_thread_that_writes_has_told_of_a_ful
     session.active()
     session.end_iteration(session.clock())
     assert session._recorder is not None
-    full = os.open("/dev/full", os.O_WRONLY)
-    os.dup2(full, session._recorder._log._file)
+    log, full = session._recorder._log, os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, log._file)
     os.close(full)
+    log._opened = os.fstat(log._file).st_dev, os.fstat(log._file).st_ino
     session._recorder.wake()
     assert begun.wait(10)
     session.end()
