@@ -32,9 +32,9 @@ from e2c_dl.diagnosis.model import (
     Report,
 )
 from e2c_dl.diagnosis.observed import Observed, observe
-from e2c_dl.diagnosis.prefix import about_completeness, about_losses
+from e2c_dl.diagnosis.prefix import about_completeness, about_losses, at_own_pace
 from e2c_dl.diagnosis.references import Reference
-from e2c_dl.diagnosis.replay.throughput import at_own_pace, throughput
+from e2c_dl.diagnosis.replay.throughput import throughput
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.resimulation.alike import by_other_luck
 from e2c_dl.diagnosis.resimulation.luck import averaged

@@ -93,9 +93,14 @@ def training_span(start_ns: int, end_ns: int) -> Spans:
 
 def most_iterations(trace: Trace) -> int:
     """That a rank trained of whole ones at their own pace, of which some trained fewer; else 0."""
+    whole = at_own_pace(trace) and all(rank.complete for rank in trace.ranks)
+    return max(len(rank.rows(Phase.ITERATION)) for rank in trace.ranks) if whole else 0
+
+
+def at_own_pace(trace: Trace) -> bool:
+    """Whether ranks did not do equally many iterations, though of none one is missing before its last."""
     counts = {len(rank.rows(Phase.ITERATION)) for rank in trace.ranks}
-    whole = all(rank.complete and not lacks_iterations(rank) for rank in trace.ranks)
-    return max(counts) if whole and len(counts) > 1 else 0
+    return len(counts) > 1 and not any(map(lacks_iterations, trace.ranks))
 
 
 def lacks_iterations(rank: RankTrace) -> bool:

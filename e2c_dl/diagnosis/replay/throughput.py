@@ -65,11 +65,6 @@ class Throughput(OneLuck):
         return round(float(self.iterations.sum() / (self.iterations / took_ns).sum()))
 
 
-def at_own_pace(trace: Trace) -> bool:
-    """Whether its ranks did not do equally many iterations, though nothing is cut off."""
-    return len({len(rank.rows(Phase.ITERATION)) for rank in trace.ranks}) > 1
-
-
 def throughput(replay: Replay, trace: Trace) -> Throughput:
     """That of the run of ``trace``, which ``replay`` replays."""
     intervals_ns = np.array([training_ns(rank) for rank in trace.ranks], dtype=np.int64)

@@ -49,9 +49,7 @@ class Line:
     """What links share, made faster or slower, for a world in which they share it; a replay goes by their changes."""
 
     links: frozenset[Element]
-    instead: tuple[
-        Change, ...
-    ] = ()  # of its links, among the changes: what a replay goes by, and such a world does not
+    instead: tuple[Change, ...] = ()  # among the changes, of its links: a replay goes by these, such a world does not
     scale: Piecewise  # over seconds of training: times as long as observed
     designed_bps: Piecewise | None = None  # if known, what it is where it is faster than observed
 

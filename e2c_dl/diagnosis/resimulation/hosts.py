@@ -131,8 +131,7 @@ class MeasuredPace:
         return found
 
     def copied_ns(self, nbytes: int, begin_ns: int) -> int:
-        cost = nbytes * self._host.vector_ns_per_byte
-        return round(cost * self._scale(Phase.REDUCE, begin_ns)) if self._changes else round(cost)
+        return round(nbytes * self._host.vector_ns_per_byte * self._scale(Phase.REDUCE, begin_ns))
 
     accumulated_ns = scaled_ns = copied_ns
 

@@ -10,6 +10,7 @@ import virtual_world as vw
 
 from e2c_dl import strategies
 from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.prefix import at_own_pace
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout
@@ -59,3 +60,10 @@ def test_links_that_cost_a_budget_are_named_by_all_ranks_together(
     assert any(REPLAYED.format(why) in each for each in report.limitations)
     assert {str(each.element) for each in report.culprits} == {"edge-3 -> edge-2", "edge-3 -> edge-4"}
     assert all(each.saved_s > 0 for each in report.culprits)
+
+
+def test_a_rank_of_whose_trace_an_iteration_is_missing_goes_at_no_pace_of_its_own() -> None:
+    done = vw.run(strategies.load("allreduce"), size=3, seed=1, iterations=5, on_hosts=vw.hosts(3))
+    first, *others = done.trace.ranks
+    lost = (first.spans["phase"] == Phase.ITERATION) & (first.spans["iteration"] == 2)
+    assert not at_own_pace(replace(done.trace, ranks=(replace(first, spans=first.spans[~lost]), *others)))
