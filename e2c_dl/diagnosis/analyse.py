@@ -93,7 +93,10 @@ def analyse(
     few = too_few(observed)
     departures = with_stalls(() if few else slow, stalled.found, observed.windows, design)
     is_undesigned = observed.collectives is not None and not design.some
-    least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replay.measured_ns / 1e9
+    own_pace = at_own_pace(prefix) and observed.collectives is None
+    trains = prefix.facts.get(CUT_BY_TIME)
+    replaying = throughput(replay, prefix, trains) if own_pace or trains else replay
+    least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replaying.measured_ns / 1e9
     worth = [each for each in departures if each.excess_s >= least_s]
     mistimed_s = observed.mistimed_s
     again = None if mistimed_s else _anew(retraining, trace, worth)
@@ -102,8 +105,6 @@ def analyse(
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
     laps = None if world is None else averaged(world, [each.restored for each in worth])
     choosing = choices(observed, again, worth) if again is not None and again.in_step else None
-    own_pace = at_own_pace(prefix) and observed.collectives is None
-    replaying = throughput(replay, prefix) if own_pace or CUT_BY_TIME in prefix.facts else replay
     predictor: Predictor = laps or world or (replaying if choosing is None else choosing.predictor)
     found = _found(worth, departures, predictor, choosing) if not mistimed_s else uncosted(worth)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
@@ -133,7 +134,7 @@ def analyse(
     )
     return Report(
         iterations=iterations,
-        run_s=replay.measured_ns / 1e9,
+        run_s=replaying.measured_ns / 1e9,
         iteration_s=_iteration_s(prefix, iterations),
         unexplained=replay.unexplained,
         half_error=half_error,

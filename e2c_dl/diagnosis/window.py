@@ -14,6 +14,7 @@ began in the middle. When training itself began stands in the trace's facts: sch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +28,7 @@ BEGAN = "began_ns"
 """Of a trace's facts: when training began, where its spans do not tell."""
 
 CUT_BY_TIME = "cut_by_time"
-"""Of a trace's facts: its ranks go at their own pace, and end where one stopped looking."""
+"""Of a trace's facts: ranks that still train of those that go at their own pace, and end where one stopped looking."""
 
 IDLE = 4.0  # times its longest iteration
 _NEVER_NS = 1 << 62
@@ -57,10 +58,9 @@ def last_of(trace: Trace, *, last: int, fewest: int, own_pace: bool) -> tuple[Tr
     if min(len(each) for each in own) < fewest:
         return None
     if own_pace:
-        now_ns = _now_ns(trace)
-        training = [each for each in own if not _is_over(each, now_ns)] or own  # a last evaluation may outlast them all
-        start_ns = int(np.median([each["start_ns"][-min(last, len(each))] for each in training]))
-        cut = since(trace, start_ns, fewest)
+        trains = _training(trace, own)
+        start_ns = int(np.median([own[rank]["start_ns"][-min(last, len(own[rank]))] for rank in trains]))
+        cut = _since(trace, start_ns, fewest, trains)
         firsts = [int(min(each["iteration"][-fewest], _first(each, start_ns))) for each in own]
     else:
         stop = min(int(each["iteration"][-1]) + 1 for each in own)
@@ -74,28 +74,29 @@ def _first(iterations: Spans, start_ns: int) -> int:
     return int(began[0]) if len(began) else int(iterations["iteration"][-1])
 
 
-def since(trace: Trace, start_ns: int, fewest: int) -> Trace:
+def _training(trace: Trace, own: Sequence[Spans]) -> list[int]:
+    """Places of the ranks that still train, of which are their ``own`` iterations; all of them, once none does.
+
+    One does not that has ended none for far longer than any of them took: it may serve others, or evaluate.
+    """
+    now_ns = max(int(rank.spans["end_ns"].max()) for rank in trace.ranks)
+    idle_ns = [now_ns - int(each["end_ns"].max()) for each in own]
+    longest_ns = [int((each["end_ns"] - each["start_ns"]).max()) for each in own]
+    found = [rank for rank in range(len(own)) if idle_ns[rank] <= IDLE * longest_ns[rank]]
+    return found or list(range(len(own)))
+
+
+def _since(trace: Trace, start_ns: int, fewest: int, trains: Sequence[int]) -> Trace:
     """The iterations of each rank of ``trace`` that began at ``start_ns`` or later, of each the last ``fewest`` at
     least; every rank has finished so many. Each rank's are numbered anew, and messages, whose numbers are their
-    senders', have none. A rank that has done all of its own may serve others: what it does then is left to it."""
-    now_ns = _now_ns(trace)
-    cut = _cut(trace, [_later(rank.spans, start_ns, fewest, now_ns) for rank in trace.ranks])
-    return replace(cut, facts={**cut.facts, CUT_BY_TIME: True})
+    senders', have none. One that is not of those that ``trains`` may serve others: what it does then is left to it."""
+    parts = [_later(rank.spans, start_ns, fewest, over=place not in trains) for place, rank in enumerate(trace.ranks)]
+    cut = _cut(trace, parts)
+    return replace(cut, facts={**cut.facts, CUT_BY_TIME: tuple(trace.ranks[place].rank for place in trains)})
 
 
-def _now_ns(trace: Trace) -> int:
-    return max(int(rank.spans["end_ns"].max()) for rank in trace.ranks)
-
-
-def _is_over(iterations: Spans, now_ns: int) -> bool:
-    """Whether a rank with these has done all of its own: it has ended none for far longer than any of them took."""
-    longest_ns = (iterations["end_ns"] - iterations["start_ns"]).max()
-    return bool(now_ns - iterations["end_ns"].max() > IDLE * longest_ns)
-
-
-def _later(spans: Spans, start_ns: int, fewest: int, now_ns: int) -> Spans:
+def _later(spans: Spans, start_ns: int, fewest: int, *, over: bool) -> Spans:
     own = _iterations(spans)
-    over = _is_over(own, now_ns)
     own = own[(own["start_ns"] >= start_ns) | (own["iteration"] > own["iteration"].max() - fewest)]
     first, began_ns = own["iteration"].min(), own["start_ns"].min()
     end_ns = spans["end_ns"].max() if over else own["end_ns"].max()

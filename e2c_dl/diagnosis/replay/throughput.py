@@ -14,7 +14,7 @@ takes off it. All ranks together would have had as many iterations as they did i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,6 +40,7 @@ class Throughput(OneLuck):
     paths: Sequence[CriticalPath]  # to each one's end
     iterations: Longs  # that each did
     took_ns: Longs  # and how long that took it
+    measured_ns: int  # from where the first began to where the last ended
 
     @property
     def elements(self) -> tuple[Element, ...]:
@@ -65,13 +66,17 @@ class Throughput(OneLuck):
         return round(float(self.iterations.sum() / (self.iterations / took_ns).sum()))
 
 
-def throughput(replay: Replay, trace: Trace) -> Throughput:
-    """That of the run of ``trace``, which ``replay`` replays."""
-    intervals_ns = np.array([training_ns(rank) for rank in trace.ranks], dtype=np.int64)
+def throughput(replay: Replay, trace: Trace, trains: Collection[int] | None = None) -> Throughput:
+    """That of the run of ``trace``, which ``replay`` replays; ``trains``: of these ranks alone, of those that train."""
+    places = [place for place, rank in enumerate(trace.ranks) if trains is None or rank.rank in trains]
+    ranks = [trace.ranks[place] for place in places]
+    intervals_ns = np.array([training_ns(rank) for rank in ranks], dtype=np.int64)
     graph = replay.graph
+    ends = replay.ends[places].tolist()
     return Throughput(
         replay=replay,
-        paths=[critical_path(graph.moments, graph.queue, end, replay.services) for end in replay.ends.tolist()],
-        iterations=np.array([len(rank.rows(Phase.ITERATION)) for rank in trace.ranks], dtype=np.int64),
+        paths=[critical_path(graph.moments, graph.queue, end, replay.services) for end in ends],
+        iterations=np.array([len(rank.rows(Phase.ITERATION)) for rank in ranks], dtype=np.int64),
         took_ns=intervals_ns[:, 1] - intervals_ns[:, 0],
+        measured_ns=int(intervals_ns[:, 1].max() - intervals_ns[:, 0].min()),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import virtual_world as vw
 
@@ -14,7 +15,8 @@ from e2c_dl.diagnosis.prefix import at_own_pace
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout
-from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.diagnosis.window import CUT_BY_TIME, last_of
+from e2c_dl.trace.model import Phase, Spans, Trace
 from e2c_dl.worlds.allotment import SharedCount
 from e2c_dl.worlds.virtual import LinkModel
 
@@ -60,6 +62,32 @@ def test_links_that_cost_a_budget_are_named_by_all_ranks_together(
     assert any(REPLAYED.format(why) in each for each in report.limitations)
     assert {str(each.element) for each in report.culprits} == {"edge-3 -> edge-2", "edge-3 -> edge-4"}
     assert all(each.saved_s > 0 for each in report.culprits)
+
+
+@pytest.mark.parametrize("until", [0.7, 0.9])
+def test_what_is_slow_costs_a_share_of_the_time_in_which_it_still_trains(until: float) -> None:
+    """Others have done all their own iterations long before: those make the time that is judged no longer."""
+    hosts = vw.hosts(SIZE, factors=[1, 1, 1, 3, 1], of=vw.profile(BUCKETS, per_sample_s=5e-3), noise=0.05)
+    done = vw.run(
+        strategies.load("adpsgd"), size=SIZE, seed=1, iterations=40, on_hosts=hosts, links=vw.everywhere(SIZE, LINK)
+    )
+    ends_ns = [int(rank.of(Phase.ITERATION)["end_ns"].max()) for rank in done.trace.ranks]
+    now_ns = round(until * max(ends_ns))
+    ranks = [replace(rank, spans=_so_far(rank.spans, now_ns)) for rank in done.trace.ranks]
+    found = last_of(replace(done.trace, ranks=tuple(ranks)), last=12, fewest=4, own_pace=True)
+    assert found is not None
+    cut, _ = found
+    assert cut.facts[CUT_BY_TIME] == (3,)
+    own = cut.ranks[3].of(Phase.ITERATION)
+    report = analyse(cut, replace(done, hosts=vw.hosts(SIZE)).reference())
+    assert report.run_s == (own["end_ns"].max() - own["start_ns"].min()) / 1e9
+    (slow,) = report.culprits
+    assert str(slow.element) == "edge-4"
+    assert slow.saved_s == pytest.approx(report.run_s * (1 - 1 / 3), rel=0.1)
+
+
+def _so_far(spans: Spans, now_ns: int) -> Spans:
+    return np.asarray(spans[(spans["end_ns"] <= now_ns) & (spans["phase"] != Phase.TRAINING)])
 
 
 def test_a_rank_of_whose_trace_an_iteration_is_missing_goes_at_no_pace_of_its_own() -> None:
