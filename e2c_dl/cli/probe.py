@@ -53,7 +53,7 @@ def found(path: Path) -> Probe:
 
     archive = open_archive(path)
     rows = [LinkFidelity.from_json(row) for row in archive.links()]
-    measured = {(row.src, row.dst): row.measured for row in rows if row.measured is not None}
+    measured = {(row.src, row.dst): row.measured for row in rows if row.measured is not None or row.failed}
     return Probe.of(load(archive.scenario), archive.host_facts, measured)
 
 
@@ -76,11 +76,13 @@ def _print(found: Probe, as_json: bool) -> None:
         hosts.add_row(Text(host.name), formatting.seconds(host.gradient_s), *known)
     links = Table("link", "carries", "by design", "round trip", "by design", box=None, header_style="bold")
     for link in found.links:
-        least = "at least " if link.measured.rate_is_floor else ""
+        seen, carries, round_trip = link.measured, "next to nothing", "-"
+        if seen is not None:
+            carries = ("at least " if seen.rate_is_floor else "") + formatting.rate(seen.rate_bps)
+            round_trip = formatting.seconds(seen.round_trip_s)
         links.add_row(
-            Text(f"{link.src} -> {link.dst}"), least + formatting.rate(link.measured.rate_bps),
-            formatting.limit(link.designed.rate_bps),
-            formatting.seconds(link.measured.round_trip_s), formatting.seconds(link.designed_round_trip_s),
+            Text(f"{link.src} -> {link.dst}"), carries, formatting.limit(link.designed.rate_bps),
+            round_trip, formatting.seconds(link.designed_round_trip_s),
         )  # fmt: skip
     console = Console(highlight=False)
     console.print(hosts)

@@ -1,4 +1,4 @@
-"""A probe of a small scenario: the slowed host and the slowed link are named before anything is trained."""
+"""A probe of a small scenario: the slowed host, the slowed link and the dead one are named before any training."""
 
 import json
 import subprocess
@@ -15,7 +15,9 @@ SLOWED = """\
 injected:
   seed: 1
   compute: [{host: cloud-1, factor: 3}]
-  links: [{src: edge-1, dst: fog-1, rate_factor: 0.3}]
+  links:
+  - {src: edge-1, dst: fog-1, rate_factor: 0.3}
+  - {src: fog-1, dst: cloud-1, rate_factor: 0.0001}  # too little comes through to measure it
 """
 
 
@@ -31,7 +33,9 @@ def test_what_is_slowed_is_named_and_nothing_is_trained(tmp_path, repository) ->
     assert found["leave_out"] == ["cloud-1"]
     slow = {host["name"]: host["slowdown"] for host in found["hosts"] if host["slowdown"]}
     assert slow == {"cloud-1": pytest.approx(3.0, rel=0.1)}
-    assert [(link["src"], link["dst"]) for link in found["links"] if link["departures"]] == [("edge-1", "fog-1")]
+    slower = {(link["src"], link["dst"]): link["measured"] for link in found["links"] if link["departures"]}
+    assert slower.keys() == {("edge-1", "fog-1"), ("fog-1", "cloud-1")}
+    assert slower["edge-1", "fog-1"] is not None and slower["fog-1", "cloud-1"] is None
     archive = open_archive(tmp_path / "a")
     assert verify(tmp_path / "a") == ()
     assert archive.run.facts["only_probe"]

@@ -18,15 +18,20 @@ from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Pair
 
+_Tried = tuple[Measured | None, str]
+"""What was measured of a link; why nothing was."""
+
+_NOBODY: _Tried = None, ""
+
 
 def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
     """Write links.json, one row per link that was shaped or measured; a sentence per link that is not as requested.
 
     Raises: ArchiveError for a damaged file, or one that cannot be written.
     """
-    requested, measured = scenario.emulated_topology(), _measured(archive)
-    of, pairs = partial(LinkFidelity.of, designed=scenario.topology, requested=requested), {*requested.links, *measured}
-    rows = [of(*pair, measured=measured.get(pair)) for pair in sorted(pairs)]
+    requested, tried = scenario.emulated_topology(), _tried(archive)
+    of, pairs = partial(LinkFidelity.of, designed=scenario.topology, requested=requested), {*requested.links, *tried}
+    rows = [of(*pair, measured=seen, failed=why) for pair in sorted(pairs) for seen, why in [tried.get(pair, _NOBODY)]]
     archive.write_links([row.to_json() for row in rows])
     return tuple(sentence for row in rows for sentence in row.deviations())
 
@@ -53,12 +58,12 @@ def store(path: Path, matrix: Matrix) -> None:
         return  # a run without a trace has no report to renew
 
 
-def _measured(archive: ReadArchive) -> Mapping[Pair, Measured]:
-    found: dict[Pair, Measured] = {}
+def _tried(archive: ReadArchive) -> Mapping[Pair, _Tried]:
+    found: dict[Pair, _Tried] = {}
     for host in archive.hosts:
         try:
             rows = [LinkFidelity.from_json(row) for row in archive.host(host).links()]
         except EmulationError as error:
             raise ArchiveError(f"{host}: its {error}") from error
-        found |= {(row.src, row.dst): row.measured for row in rows if row.measured is not None}
+        found |= {(row.src, row.dst): (row.measured, row.failed) for row in rows}
     return found

@@ -40,6 +40,8 @@ MORE_TRIALS, MORE_S = 25, 1.0
 async def measure(assignment: Assignment, control: Control, tell: Tell) -> list[LinkFidelity]:
     """This host's links, measured by all hosts together; also written, one row each: LinkFidelity as JSON.
 
+    A link over which next to nothing comes ends the run, unless that is only to probe: its row says so.
+
     Raises: FidelityError on every rank, if any rank is strict and any link deviates; EmulationError, Aborted.
     """
     links = used_links(assignment)
@@ -56,7 +58,8 @@ async def measure(assignment: Assignment, control: Control, tell: Tell) -> list[
             await control.barrier(f"measured {number}", WHILE_ALIVE)  # a far link takes many times as long as others
             done += len(pairs)
     assignment.records.write_links([row.to_json() for row in rows])
-    await _strictly(assignment, control, rows)
+    if not assignment.own.only_probe:  # which tells of all at its end
+        await _strictly(assignment, control, rows)
     return rows
 
 
@@ -86,23 +89,28 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
     """What one host found, as it tells rank 0: no more of its facts and of its links than is asked of them."""
 
     facts: HostFacts | None
-    measured: dict[str, dict[str, Any]]  # Measured, by the link's destination, without what is not known
+    measured: dict[str, dict[str, Any] | None]  # Measured, by the link's destination, without what is not known
 
     @classmethod
     def of(cls, facts: HostFacts | None, rows: Sequence[LinkFidelity]) -> _Found:
-        seen = {row.dst: msgspec.to_builtins(row.measured) for row in rows if row.measured is not None}
-        known = {dst: {key: value for key, value in each.items() if value is not None} for dst, each in seen.items()}
+        known = {row.dst: None if row.measured is None else _known(row.measured) for row in rows}
         if facts is None:
             return cls(facts=None, measured=known)
         compute = ComputeFacts(trial_s=facts.compute.trial_s, designed_s=facts.compute.designed_s)
         return cls(facts=HostFacts(cpu_model=facts.cpu_model, compute=compute), measured=known)
 
 
+def _known(measured: Measured) -> dict[str, Any]:
+    return {key: value for key, value in msgspec.to_builtins(measured).items() if value is not None}
+
+
 def _probed(assignment: Assignment, everybody: Sequence[Any]) -> Probe:
     names = [member.name for member in assignment.members]
     found = dict(zip(names, typed.convert(everybody, list[_Found]), strict=True))
     measured = {
-        (src, dst): typed.convert(seen, Measured) for src, own in found.items() for dst, seen in own.measured.items()
+        (src, dst): None if seen is None else typed.convert(seen, Measured)
+        for src, own in found.items()
+        for dst, seen in own.measured.items()
     }
     return Probe.of(assignment.scenario, {name: own.facts for name, own in found.items()}, measured)
 
@@ -138,14 +146,18 @@ def _measured(assignment: Assignment, dst: str, ports: list[int]) -> LinkFidelit
     src, scenario = assignment.own.name, assignment.scenario
     rank = next(rank for rank, member in enumerate(assignment.members) if member.name == dst)
     requested = scenario.emulated_topology()
+    measured, failed = None, ""
     try:
         measured = measure_link(
             src_address=assignment.own.data_address, dst_address=assignment.members[rank].data_address,
             port=ports[rank], there=alone(requested, src, dst), back=alone(requested, dst, src),
         )  # fmt: skip
     except EmulationError as error:
-        raise EmulationError(f"the link to {dst}: {error}") from error  # who that is, an address does not say
-    return LinkFidelity.of(src, dst, designed=scenario.topology, requested=requested, measured=measured)
+        failed = str(error)
+        if not assignment.own.only_probe:
+            raise EmulationError(f"the link to {dst}: {error}") from error  # who that is, an address does not say
+    designed = scenario.topology
+    return LinkFidelity.of(src, dst, designed=designed, requested=requested, measured=measured, failed=failed)
 
 
 async def _strictly(assignment: Assignment, control: Control, rows: list[LinkFidelity]) -> None:

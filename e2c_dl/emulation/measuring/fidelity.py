@@ -102,10 +102,11 @@ class LinkFidelity:
     requested_round_trip_s: Delay  # of the probes that measured it: median
     measured: Measured | None  # None: nobody measured it
     requested_round_trip_spread_s: Delay = 0.0  # between the quartiles; 0 without jitter
+    failed: str = ""  # why measuring it told nothing, if somebody tried
 
     @classmethod
     def of(
-        cls, src: str, dst: str, *, designed: Topology, requested: Topology, measured: Measured | None
+        cls, src: str, dst: str, *, designed: Topology, requested: Topology, measured: Measured | None, failed: str = ""
     ) -> LinkFidelity:
         """The row of ``src`` -> ``dst``: designed and requested are what it is alone, nobody else on its bottleneck."""
         there, back = expected.alone(requested, src, dst), expected.alone(requested, dst, src)
@@ -118,10 +119,13 @@ class LinkFidelity:
             requested_round_trip_s=median_s,
             requested_round_trip_spread_s=spread_s,
             measured=measured,
+            failed=failed,
         )
 
     def deviations(self) -> tuple[str, ...]:
-        """One sentence for each property that measures differently from what was requested."""
+        """One sentence for each property that measures differently from what was requested; or why none was."""
+        if self.failed:
+            return (f"{self.src} -> {self.dst}: {self.failed}",)
         return tuple(f"{self.src} -> {self.dst}: {sentence}" for off, sentence in self._judged() if off > 1)
 
     @property

@@ -5,6 +5,7 @@
     host   a gradient's time       / the one designed, if the host is paced; else the peers' median, times its factor
     link   the rate designed       / the one measured                                departure: at least SLOW
            the round trip measured - the one designed                                at least LATE and LATE_S
+           too little came through to measure anything                               slow
 
 A host is said to be better left out if its gradients are slow, or most of its links are (at least two): a link that is
 slow by itself is named, and its ends are not. Where that would be all hosts, nobody is: all are slow alike, which no
@@ -56,10 +57,10 @@ class ProbedLink:
     dst: str
     designed: Link
     designed_round_trip_s: float
-    measured: Measured
+    measured: Measured | None  # None: too little came through
 
     @classmethod
-    def of(cls, pair: Pair, design: Topology, measured: Measured) -> ProbedLink:
+    def of(cls, pair: Pair, design: Topology, measured: Measured | None) -> ProbedLink:
         """The link ``pair`` of ``design``, nobody else on its bottleneck."""
         src, dst = pair
         there, back = expected.alone(design, src, dst), expected.alone(design, dst, src)
@@ -75,12 +76,16 @@ class ProbedLink:
         """Rate designed / measured; None if no rate is designed. What was seen to carry at least that is not slow."""
         if self.designed.rate_bps is None:
             return None
+        if self.measured is None:
+            return float("inf")
         slowdown = self.designed.rate_bps / self.measured.rate_bps if self.measured.rate_bps else float("inf")
         return min(1.0, slowdown) if self.measured.rate_is_floor else slowdown
 
     @property
     def departures(self) -> tuple[str, ...]:
         """In words, what of it is slower than designed."""
+        if self.measured is None:
+            return ("next to nothing comes through",)
         found = []
         if self.slowdown is not None and self.slowdown >= SLOW:
             rates = formatting.rate(self.measured.rate_bps), formatting.rate(self.designed.rate_bps or 0.0)
@@ -104,8 +109,13 @@ class Probe:
     links: tuple[ProbedLink, ...]
 
     @classmethod
-    def of(cls, scenario: Scenario, facts: Mapping[str, HostFacts | None], measured: Mapping[Pair, Measured]) -> Probe:
-        """What hosts found, by their ``facts``, held against ``scenario``; who did not come that far is left out."""
+    def of(
+        cls, scenario: Scenario, facts: Mapping[str, HostFacts | None], measured: Mapping[Pair, Measured | None]
+    ) -> Probe:
+        """What hosts found, by their ``facts``, held against ``scenario``; who did not come that far is left out.
+
+        ``measured``: None of a link over which too little came through.
+        """
         schedules, batches = scenario.schedules.compute, scenario.training.batch_sizes
         hosts = []
         for host in scenario.topology.ranks:

@@ -81,7 +81,7 @@ def summary(link: LinkFidelity) -> list[str]:
     seen, requested = link.measured, link.requested
     lines = [f"{link.src} -> {link.dst}"]
     if seen is None:
-        return [*lines, "not measured"]
+        return [*lines, link.failed or "not measured"]
     lines.append(f"rate: requested {limit(requested)}, measured {_rate(seen)}")
     if seen.goodput_bps is not None:
         lines.append(f"TCP: {formatting.rate(seen.goodput_bps)} {_between(seen.goodput_interval_bps, formatting.rate)}")

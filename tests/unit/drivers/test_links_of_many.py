@@ -31,7 +31,7 @@ SEEN = Measured(
 def assigned(rank: int, *, strict: bool = False) -> Any:
     """What measuring needs of an assignment."""
     return SimpleNamespace(
-        own=SimpleNamespace(name=NAMES[rank], data_address="127.0.0.1"),
+        own=SimpleNamespace(name=NAMES[rank], data_address="127.0.0.1", only_probe=False),
         scenario=SimpleNamespace(emulated_topology=lambda: SimpleNamespace(bottlenecks=())),
         records=SimpleNamespace(write_links=lambda rows: None), members=[SimpleNamespace(strict=strict)],
     )  # fmt: skip

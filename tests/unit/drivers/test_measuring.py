@@ -88,6 +88,8 @@ def test_fidelity_of_what_nobody_measured() -> None:
     )
     assert (unmeasured.deviations(), unmeasured.limitations()) == ((), ("a -> b: not measured",))
     assert LinkFidelity.from_json(unmeasured.to_json()) == unmeasured
+    failed = dataclasses.replace(unmeasured, failed="nobody answered")
+    assert (failed.deviations(), LinkFidelity.from_json(failed.to_json())) == (("a -> b: nobody answered",), failed)
     with pytest.raises(EmulationError, match=r"links\.json"):
         LinkFidelity.from_json({"src": "a"})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from e2c_dl.emulation.measuring.measured import Measured
@@ -82,6 +84,18 @@ def test_a_host_most_of_whose_links_are_slow_is_better_left_out() -> None:
 
 def test_a_link_that_carried_nothing_is_slow() -> None:
     assert link("a", "b", 0.0).slowdown == float("inf")
+
+
+def test_a_link_over_which_next_to_nothing_comes_is_named_beside_others() -> None:
+    dead = [replace(link(*pair), measured=None) for pair in (("x", "a"), ("a", "x"))]
+    probe = Probe(hosts=(), links=(*dead, link("a", "b"), link("b", "a"), link("b", "c", 5e6)))
+    assert probe.sentences() == (
+        "link x -> a: next to nothing comes through",
+        "link a -> x: next to nothing comes through",
+        "link b -> c: 5.00 Mbit/s measured, 10.0 Mbit/s designed",
+        "leave out x, or mend what slows it down",
+    )
+    assert [row["measured"] is None for row in probe.to_json()["links"]] == [True, True, False, False, False]
 
 
 def star(*slow: str) -> tuple[ProbedLink, ...]:
