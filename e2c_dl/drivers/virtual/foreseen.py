@@ -20,8 +20,10 @@ from e2c_dl.trace.model import Phase
 from e2c_dl.worlds.virtual import InMemory, bottlenecks, link_models, simulate
 from e2c_dl.worlds.virtual.profile import ComputeProfile
 
-MOST_TRIED = 2000  # iterations of all ranks together: a second or two
+MOST_TRIED, MOST_SENT = 2000, 20_000  # iterations of all ranks together, and uses of links: a second or two
 LEAST_TRIED = 8
+MANY_LINKS = 300
+"""Connections of more would take seconds to begin, each with its slow start: they have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +46,15 @@ def link_use(scenario: Scenario, profile: ComputeProfile | None) -> LinkUse:
             links_of_strategy(scenario.training, [host.layer for host in ranks])]  # fmt: skip
     carried, unknown = dict.fromkeys(sorted(used), 0.0), _unknown(scenario, profile)
     if profile is not None and not unknown:
-        carried |= _carried(scenario, profile, _tried(scenario.training))
+        carried |= _carried(scenario, profile, len(carried))
     unused = [pair for pair, link in scenario.topology.links.items() if pair not in carried and link != Link()]
     return LinkUse(bytes_per_iteration=carried, unknown=unknown, unused=tuple(unused))
 
 
-def _tried(training: Training) -> int:
+def _tried(training: Training, links: int) -> int:
     """Iterations of each rank that tell of all: those of the training itself, or whole cycles of its strategy."""
     cycle = strategies.load(training.strategy)(**training.strategy_settings).cycle
-    enough = max(MOST_TRIED // len(training.batch_sizes), LEAST_TRIED)
+    enough = max(min(MOST_TRIED // len(training.batch_sizes), MOST_SENT // max(1, links)), LEAST_TRIED)
     return min(training.iterations, -(-enough // cycle) * cycle)
 
 
@@ -67,13 +69,14 @@ def _unknown(scenario: Scenario, profile: ComputeProfile | None) -> str:
     return ""
 
 
-def _carried(scenario: Scenario, profile: ComputeProfile, iterations: int) -> dict[Pair, float]:
+def _carried(scenario: Scenario, profile: ComputeProfile, links: int) -> dict[Pair, float]:
+    iterations, tcp = _tried(scenario.training, links), scenario.tcp if links <= MANY_LINKS else None
     training = replace(scenario.training, iterations=iterations, budget=None)
     strategy = strategies.load(training.strategy)
     hosts, sink = inputs.host_models(scenario, profile), InMemory()
     simulate(
         lambda: strategy(**training.strategy_settings), hosts=hosts, sink=sink, iterations=iterations,
-        links=link_models(scenario.topology, scenario.tcp), bottlenecks=bottlenecks(scenario.topology),
+        links=link_models(scenario.topology, tcp), bottlenecks=bottlenecks(scenario.topology),
         seed=training.seed, as_seen=training.wrapping,
     )  # fmt: skip
     carried: dict[Pair, float] = {}

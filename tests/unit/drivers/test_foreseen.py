@@ -9,8 +9,25 @@ from simulated_scenario import PARAMETERS, PROFILE, scenario
 
 from e2c_dl.drivers.virtual import foreseen
 from e2c_dl.scenario.load import load
+from e2c_dl.worlds.virtual import simulate
 
 MODEL_BYTES = 4 * PARAMETERS
+
+
+def test_many_links_are_tried_in_fewer_iterations_and_without_slow_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    designed = load(scenario(tmp_path / "s", strategy="dlion", iterations=200))
+    few = foreseen.link_use(designed, PROFILE).bytes_per_iteration
+    monkeypatch.setattr(foreseen, "MANY_LINKS", 3)
+    monkeypatch.setattr(foreseen, "MOST_SENT", 60)  # ten times each link
+    models = []
+    monkeypatch.setattr(foreseen, "simulate", lambda *args, **more: (models.append(more), simulate(*args, **more))[1])
+    many = foreseen.link_use(designed, PROFILE).bytes_per_iteration
+    assert many == pytest.approx(few, rel=0.2)
+    (tried,) = models
+    assert tried["iterations"] == 10
+    assert all(link.tcp is None for link in tried["links"].values())
 
 
 @pytest.mark.parametrize(
