@@ -115,7 +115,7 @@ def analyse(
     asking = speeding_up and not untraced and not mistimed_s
     elements, groups = speed_ups(predictor, carried, design, by_themselves) if asking else ((), ())
     limitations: tuple[Limitation, ...] = (
-        *about_completeness(trace, iterations, messages, missing),
+        *about_completeness(trace, iterations, messages, missing, own_pace=own_pace),
         *about_losses(trace),
         *observed.untrusted.limitations,
         *hosts.limitations,

@@ -239,6 +239,12 @@ class Report:
         return self.run_s / self.iterations
 
     @property
+    def undecided(self) -> bool:
+        """Whether nobody can say what slowed the run down, if anything did: costs of what departs are not known."""
+        unknown = self.unexplained > MOST_UNKNOWN or ((self.untraced or self.mistimed_s) and self.findings)
+        return bool(unknown) and not self.culprits
+
+    @property
     def blamed(self) -> frozenset[Element]:
         """Hosts, links and shared bottlenecks that culprits name, a group's members each."""
         return frozenset(element for finding in self.culprits for element in finding.elements)

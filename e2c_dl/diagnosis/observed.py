@@ -28,6 +28,7 @@ from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_links
 from e2c_dl.diagnosis.resimulation.measure import Changing, Retraining, edges_of
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
+from e2c_dl.diagnosis.window import so_far
 from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.trace.collectives import Collectives, collectives, of_library
 from e2c_dl.trace.messages import Messages, join
@@ -213,12 +214,15 @@ class Observed:
 
 
 def observe(trace: Trace, reference: Reference, *, by_luck: bool = True) -> Observed:
-    """What ``trace`` shows of a run that ``reference`` designed; of an incomplete run, its common prefix.
+    """What ``trace`` shows of a run that ``reference`` designed; of one that broke off, its common prefix, or what each
+    rank has finished where they go at their own pace.
 
     ``by_luck``: as :func:`link_departures` has it. Raises: AnalysisError, if no iteration was finished by all ranks.
     """
     iterations = common_iterations(trace)  # where a rank was killed, the others went on
-    prefix = common_prefix(trace)  # a rank that was killed early must not look like one that waits
+    broke_off = not any(rank.complete for rank in trace.ranks)
+    # A rank that was killed early must not look like one that waits.
+    prefix = so_far(trace) if broke_off and reference.own_pace else common_prefix(trace)
     messages = join(prefix)
     design = Design.of(prefix, reference)
     windows = Windows.of(prefix, design.began_ns)

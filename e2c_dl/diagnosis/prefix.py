@@ -11,7 +11,7 @@ The TRAINING span of a rank that broke off is made to end with its last common i
 as it is: what it does for others behind its own last iteration, as a server does, is part of the run. Where a library
 hides messages nobody serves, and what a script does behind its last iteration (a last evaluation, a checkpoint) is none
 of its training: it is left out. But where only the trace broke off, and others heard of the rank later, all are cut:
-what they waited for then is not known.
+what they waited for then is not known. So are they where it lacks the last iteration alone, and was heard of in that.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def common_prefix(trace: Trace) -> Trace:
     """
     count = common_iterations(trace)
     broken = {rank.rank: _finished(rank) for rank in trace.ranks if not rank.complete}
-    went_on = any(_heard_later(rank, broken) for rank in trace.ranks if rank.complete)
+    whole = {_finished(rank) for rank in trace.ranks if rank.complete}
+    reached = {rank: done if whole == {done + 1} else done + 1 for rank, done in broken.items()}
+    went_on = any(_heard_later(rank, reached) for rank in trace.ranks if rank.complete)
     cut = {rank.rank for rank in trace.ranks} if went_on else set(broken)
     ranks = [replace(rank, spans=_cut(rank, count)) if rank.rank in cut else rank for rank in trace.ranks]
     if of_library(trace):
@@ -69,15 +71,15 @@ def common_prefix(trace: Trace) -> Trace:
     return replace(trace, ranks=tuple(ranks))
 
 
-def _heard_later(rank: RankTrace, broken: Mapping[int, int]) -> bool:
-    """Whether ``rank`` received what one of ``broken`` sent in an iteration that its trace does not reach.
+def _heard_later(rank: RankTrace, reached: Mapping[int, int]) -> bool:
+    """Whether ``rank`` received what one that broke off sent in an iteration that its trace does not reach.
 
-    ``broken``: rank -> iterations that it finished, as far as its trace tells; it may have begun the next.
+    ``reached``: each of those -> the first such iteration. One that was killed may have begun the one after its last.
     """
-    if not broken:
+    if not reached:
         return False
     received = rank.of(Phase.RECEIVE)
-    return any((received["iteration"][received["src"] == each] > count).any() for each, count in broken.items())
+    return any((received["iteration"][received["src"] == each] >= first).any() for each, first in reached.items())
 
 
 def training_span(start_ns: int, end_ns: int) -> Spans:
@@ -98,8 +100,8 @@ def most_iterations(trace: Trace) -> int:
 
 
 def at_own_pace(trace: Trace) -> bool:
-    """Whether ranks did not do equally many iterations, though of none one is missing before its last."""
-    counts = {len(rank.rows(Phase.ITERATION)) for rank in trace.ranks}
+    """Whether ranks did not do equally many iterations, though none broke off, nor lacks one before its last."""
+    counts = {len(rank.rows(Phase.ITERATION)) for rank in trace.ranks if rank.complete}
     return len(counts) > 1 and not any(map(lacks_iterations, trace.ranks))
 
 
@@ -109,9 +111,12 @@ def lacks_iterations(rank: RankTrace) -> bool:
 
 
 def about_completeness(
-    trace: Trace, iterations: int, messages: Messages, missing: Sequence[str]
+    trace: Trace, iterations: int, messages: Messages, missing: Sequence[str], *, own_pace: bool = False
 ) -> Iterator[Limitation]:
-    """What of ``trace`` is not among the ``iterations`` that all ranks finished; ``missing``: hosts that left none."""
+    """What of ``trace`` is not among the ``iterations`` that all ranks finished; ``missing``: hosts that left none.
+
+    ``own_pace``: ranks go at theirs, and are judged by all that each has finished.
+    """
     if missing:
         yield Limitation.of(
             "No trace of {}: what happened there is not known, nor where the bottleneck is.", "host", missing
@@ -119,6 +124,8 @@ def about_completeness(
     broken = [rank.host for rank in trace.ranks if not rank.complete]
     if broken:
         figures = f"figures are of the {count(iterations, 'iteration')} all finished"
+        if own_pace:
+            figures = f"figures per iteration are of the first {iterations} of each"
         yield Limitation.of("The trace of {} breaks off: " + figures + ".", "host", broken)
     counts = [len(rank.rows(Phase.ITERATION)) for rank in trace.ranks]
     gaps = [rank.host for rank in trace.ranks if lacks_iterations(rank)]

@@ -22,6 +22,7 @@ from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.topology import Topology
 from e2c_dl.trace.changes import Change, ChangeInForce
 from e2c_dl.trace.model import Trace
+from e2c_dl.worlds.allotment import own_pace
 
 UNKNOWN = "unknown"
 """Hardware class of hosts that do not say what they are."""
@@ -52,6 +53,7 @@ class Reference:
     schedules: Schedules = field(default_factory=Schedules)  # how links and bottlenecks change by design
     tcp: Tcp | None = None  # what sends over the links; None: nobody knows
     network_emulated: bool = True  # False: links are as they are, and have no asked-for quality
+    own_pace: bool = False  # its ranks may have unlike numbers of iterations
     on_gpu: bool = False  # of a script: what lies between its spans may be a wait for what a device was asked to do
 
     def missing_in(self, trace: Trace) -> list[str]:
@@ -77,6 +79,7 @@ def reference_of(
         compute_factors=compute_factors(scenario, changes, _seconds(trace)) if slowed(emulation) else {},
         batch_sizes={} if trained is None else {host.name: trained.batch_sizes[host.rank or 0] for host in ranks},
         batches_change=trained is not None and trained.batching != "fixed",
+        own_pace=trained is not None and own_pace(trained),
         hardware={host: hardware_of(facts) for host, facts in host_facts.items()},
         normal_s=_normal_s(scenario, emulation, host_facts),
         paced=_paced(scenario, emulation),

@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.prefix import training_span
+from e2c_dl.diagnosis.prefix import common_iterations, training_span
 from e2c_dl.trace.messages import keys
 from e2c_dl.trace.model import Phase, Spans, Trace
 
@@ -72,6 +72,15 @@ def last_of(trace: Trace, *, last: int, fewest: int, own_pace: bool) -> tuple[Tr
 def _first(iterations: Spans, start_ns: int) -> int:
     began = iterations["iteration"][iterations["start_ns"] >= start_ns]
     return int(began[0]) if len(began) else int(iterations["iteration"][-1])
+
+
+def so_far(trace: Trace) -> Trace:
+    """Of each rank of ``trace`` all iterations that it has finished: of those that go at their own pace, and broke off.
+
+    Raises: AnalysisError, if a rank has none.
+    """
+    common_iterations(trace)
+    return _since(trace, began_ns(trace), 1, range(len(trace.ranks)))
 
 
 def _training(trace: Trace, own: Sequence[Spans]) -> list[int]:

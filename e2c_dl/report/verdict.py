@@ -74,7 +74,7 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
         headline = f"What slowed {whole} down: {blamed}."
         return Verdict(tone=Tone.CULPRITS, headline=headline, points=points, asides=_asides(report))
     points = tuple(finding.evidence for finding in report.findings)  # none is material, and all are worth reading
-    if report.unexplained > MOST_UNKNOWN or ((report.untraced or report.mistimed_s) and report.findings):
+    if report.undecided:
         return Verdict(tone=Tone.UNDECIDED, headline=_untold(report, whole), points=points)
     named = None if alone is None or not best else _Bottleneck.of(alone, report)
     said = _none_alone(report) if named is None else f" {named.called} is {best}."

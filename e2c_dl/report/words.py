@@ -25,7 +25,8 @@ def iterations(report: Report) -> str:
     each = [host.iterations for host in report.hosts if host.complete]
     if not each or max(each) <= report.iterations:
         return str(report.iterations)
-    return f"{min(each)} to {max(each)} ({sum(each)} in all)"
+    told = f"{min(each)} to {max(each)}" if min(each) < max(each) else f"{max(each)}"
+    return f"{told} ({sum(each)} in all)"
 
 
 def pace(report: Report) -> str:

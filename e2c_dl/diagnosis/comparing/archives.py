@@ -51,6 +51,7 @@ def run_of(archive: ReadArchive) -> Run:
         accuracies=accuracies_of(progress),
         states_s=states_of(report),
         culprits=culprits_of(report),
+        undecided=report.undecided,
     )
 
 

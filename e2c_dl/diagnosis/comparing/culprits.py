@@ -11,15 +11,19 @@ from e2c_dl.diagnosis.shown.verbs import slower
 
 
 def culprits_in_words(group: Group) -> tuple[str, ...]:
-    """Those first that most runs name: ``edge-1 -> fog-1 carries data 3.8 to 4.1 × slower (2 of 3 runs)``."""
+    """Those first that most runs name: ``edge-1 -> fog-1 carries data 3.8 to 4.1 × slower (2 of 3 runs)``; last, in how
+    many they are ``not known``.
+    """
     alike: dict[tuple[str, Part], list[Culprit]] = {}
     for run in group.runs:
         for culprit in run.culprits:
             alike.setdefault((culprit.element, culprit.part), []).append(culprit)
-    return tuple(
+    undecided = sum(run.undecided for run in group.runs)
+    named = (
         f"{element} {_departs(part, found)}" + _of_runs(len(found), len(group.runs))
         for (element, part), found in sorted(alike.items(), key=lambda item: -len(item[1]))
     )
+    return (*named, *(["not known" + _of_runs(undecided, len(group.runs))] if undecided else []))
 
 
 def _departs(part: Part, found: Sequence[Culprit]) -> str:

@@ -44,6 +44,7 @@ class Run:
     accuracies: tuple[tuple[float, float], ...]  # (seconds of training, accuracy), in order of time
     states_s: Mapping[str, Mapping[State, float]]  # host -> seconds in each state, per iteration of its own
     culprits: tuple[Culprit, ...]
+    undecided: bool = False  # whether there are any, nobody can say
     damage: tuple[str, ...] = ()  # hosts whose trace is not whole
     most_iterations: int = 0  # of any rank, where they went at their own pace; else 0
     mistimed_s: float = 0.0  # by as much messages arrive before they were sent: clocks are wrong

@@ -168,13 +168,13 @@ class Probe:
         found = {*self.slow_hosts}
         used = Counter(end for link in self.links for end in link.ends)
         slow = [link for link in self.slow_links if not {*link.ends} & found]
-        while slow:  # those of most slow links first: they may explain those of their neighbours
+        while slow:  # those most of whose links are slow first: they may explain those of their neighbours
             counts = Counter(end for link in slow for end in link.ends)
             mostly = {host: n for host, n in counts.items() if n >= MIN_SLOW_LINKS and 2 * n > used[host]}
             if not mostly:
                 break
-            most = max(mostly.values())
-            found |= {host for host, n in mostly.items() if n == most}  # of equal ones none explains the others'
+            ranked = {host: (n / used[host], n) for host, n in mostly.items()}
+            found |= {host for host, rank in ranked.items() if rank == max(ranked.values())}  # of equal ones: all
             slow = [link for link in slow if not {*link.ends} & found]
         return frozenset(found)
 

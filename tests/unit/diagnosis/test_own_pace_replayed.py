@@ -11,6 +11,7 @@ import virtual_world as vw
 
 from e2c_dl import strategies
 from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.prefix import at_own_pace
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.resimulation.measure import Retraining
@@ -62,6 +63,24 @@ def test_links_that_cost_a_budget_are_named_by_all_ranks_together(
     assert any(REPLAYED.format(why) in each for each in report.limitations)
     assert {str(each.element) for each in report.culprits} == {"edge-3 -> edge-2", "edge-3 -> edge-4"}
     assert all(each.saved_s > 0 for each in report.culprits)
+
+
+@pytest.mark.parametrize("until", [0.4, 0.8])
+def test_where_all_broke_off_each_is_judged_by_all_that_it_has_finished(
+    run: tuple[Trace, Reference], until: float
+) -> None:
+    """By as many iterations as the slowest has, next to nothing would be left of the others."""
+    trace, reference = run
+    stop_ns = round(until * max(int(rank.spans["end_ns"].max()) for rank in trace.ranks))
+    ranks = tuple(replace(rank, spans=_so_far(rank.spans, stop_ns), complete=False) for rank in trace.ranks)
+    broken = replace(trace, ranks=ranks)
+    finished = [len(rank.of(Phase.ITERATION)) for rank in ranks]
+    assert min(finished) < max(finished) / 2
+    observed = observe(broken, replace(reference, own_pace=True))
+    assert [len(rank.of(Phase.ITERATION)) for rank in observed.trace.ranks] == finished
+    report = analyse(broken, reference, observed=observed)
+    assert {str(each.element) for each in report.culprits} == {"edge-3 -> edge-2", "edge-3 -> edge-4"}
+    assert f"figures per iteration are of the first {min(finished)} of each." in report.limitations[0]
 
 
 @pytest.mark.parametrize("until", [0.7, 0.9])

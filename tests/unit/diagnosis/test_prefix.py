@@ -7,7 +7,7 @@ from synthetic import Ring, simulate
 
 from e2c_dl import strategies
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.prefix import common_prefix, most_iterations
+from e2c_dl.diagnosis.prefix import at_own_pace, common_prefix, most_iterations
 from e2c_dl.diagnosis.replay.replay import prepare
 from e2c_dl.diagnosis.replay.whatif import scaled
 from e2c_dl.diagnosis.states import training_ns
@@ -74,6 +74,16 @@ def test_where_only_the_trace_was_torn_all_are_cut() -> None:
     prefix = common_prefix(torn(simulate(RING), 3, 5))
     for rank in prefix.ranks:
         assert (rank.spans["phase"] == Phase.ITERATION).sum() == 5
+
+
+def test_a_trace_that_lacks_its_last_iteration_is_of_ranks_in_step() -> None:
+    whole = simulate(RING)
+    lacking = torn(whole, 3, 7)
+    assert not at_own_pace(lacking)
+    assert [len(rank.rows(Phase.ITERATION)) for rank in common_prefix(lacking).ranks] == [7] * 4
+    (found,), (expected,) = (analyse(trace, RING.reference()).culprits for trace in (lacking, whole))
+    assert found.element == expected.element
+    assert found.saved_s == pytest.approx(expected.saved_s * 7 / 8, rel=0.1)
 
 
 def test_a_cut_run_is_replayed_from_its_begin_to_its_end() -> None:

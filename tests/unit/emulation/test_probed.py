@@ -109,6 +109,10 @@ def test_of_a_star_the_edge_whose_links_are_slow_is_named_and_its_server_if_all_
     assert Probe(hosts=(), links=star(*slow)).leave_out == slow
 
 
+def test_a_server_with_one_sound_edge_is_not_left_out() -> None:
+    assert Probe(hosts=(), links=star("edge-1", "edge-2")).leave_out == ("edge-1", "edge-2")
+
+
 def test_neighbours_on_a_ring_whose_links_are_slow_are_both_named() -> None:
     slow, other = [("a", "b"), ("b", "c"), ("c", "d")], [("d", "e"), ("e", "a")]
     probe = Probe(hosts=(), links=(*(link(*pair, 1e6) for pair in slow), *(link(*pair) for pair in other)))
