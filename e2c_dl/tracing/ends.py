@@ -3,7 +3,8 @@
 ::
 
     its outermost frame has returned        it finished, whatever was raised and caught before
-    sys.last_value                          nobody caught it; Python sets it before any excepthook, whoever's it is
+    sys.last_value                          nobody caught it; Python sets it before any excepthook, whoever's it is;
+                                            others set it, too (pytest), to what did not come out of that frame
     sys.exit, exit and quit were called     SystemExit, by the newest call: Python forgets it before it tells atexit
     otherwise                               SystemExit was raised by hand, with nobody knows which status
 """
@@ -11,12 +12,12 @@
 from __future__ import annotations
 
 import dis
-import functools
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
+
+from e2c_dl.tracing import exits
 
 RETURNS = ("RETURN_VALUE", "RETURN_CONST")
 UNKNOWN = "the script ended by an exception of its own, SystemExit as it seems: its exit status is not known"
@@ -28,7 +29,8 @@ class Ending:
     def __init__(self) -> None:
         self._before = _uncaught()  # an interactive session's, of what it ran before
         self._hooked: BaseException | None = None
-        self._exit: list[SystemExit] = []  # the newest call's
+        self._exit = exits.noted()
+        self._exit.clear()  # of what was caught before
         self._outermost = _outermost()
         self._watch()
 
@@ -43,7 +45,7 @@ class Ending:
         if outermost is not None and _has_returned(outermost):
             return ""
         error = _uncaught()
-        if error is not None and error is not before:
+        if error is not None and error is not before and _came_out(error, outermost):
             return told(error)
         if self._exit:
             return failed(self._exit[0])
@@ -59,23 +61,10 @@ class Ending:
             before(kind, error, traceback)
 
         sys.excepthook = hook
-        sys.exit = self._noting(sys.exit)
         import _sitebuiltins  # of exit and quit
 
         quitter: Any = _sitebuiltins.Quitter
-        quitter.__call__ = self._noting(quitter.__call__)
-
-    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def leave(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(*args, **kwargs)
-            except SystemExit as error:
-                if threading.current_thread() is threading.main_thread():
-                    self._exit = [SystemExit(error.code)]  # that one holds frames
-                raise
-
-        return leave
+        quitter.__call__ = exits.noting(quitter.__call__, self._exit)
 
 
 def told(error: BaseException) -> str:
@@ -92,6 +81,12 @@ def failed(error: BaseException) -> str:
 
 def _uncaught() -> BaseException | None:
     return getattr(sys, "last_value", None)
+
+
+def _came_out(error: BaseException, outermost: FrameType | None) -> bool:
+    """Whether ``error`` was raised through the ``outermost`` frame, if that is known."""
+    traceback = error.__traceback__
+    return outermost is None or traceback is None or traceback.tb_frame is outermost
 
 
 def _outermost() -> FrameType | None:

@@ -102,6 +102,7 @@ def processor_series(
         chosen[[each for each in left_out.get(rank.host, ()) if each < count]] = False
         if not chosen.any():
             continue
-        computed_s = float(np.median((waits.took_s - waits.waited_s)[chosen]))
-        series = series_of(own, design, begun_s, 1 + waits.waited_s / computed_s, waits.took_s, chosen)
+        ran_s = np.maximum(waits.took_s - waits.waited_s, LEAST_RAN * waits.took_s)  # what is long waits for little
+        longer = np.divide(waits.took_s, ran_s, out=np.ones(count), where=chosen)
+        series = series_of(own, design, begun_s, longer, waits.took_s, chosen)
         yield HostSeries(host=rank.host, part=Part.PROCESSOR, series=series, factors=np.ones(len(series)), spans=1)

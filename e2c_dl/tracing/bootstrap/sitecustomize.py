@@ -1,7 +1,8 @@
 """Begun by Python itself, from PYTHONPATH: a rank is given its slot's GPU, and the tracer, where these are asked for.
 
-The tracer is attached to any process that imports torch or Horovod. This only watches: neither torch nor anything of
-this project is imported until the script imports torch. At last the ``sitecustomize`` that this one hides is run.
+The tracer is attached to any process that imports torch or Horovod. This only watches, and notes with which status the
+script exits: neither torch nor this project is imported until the script imports torch. At last the ``sitecustomize``
+that this one hides is run.
 """
 
 from __future__ import annotations
@@ -77,10 +78,22 @@ def _own_package() -> None:
         "e2c_dl", folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     assert spec is not None
+    sys.modules["e2c_dl"] = importlib.util.module_from_spec(spec)
+    _execute(spec, sys.modules["e2c_dl"])
+
+
+def _execute(spec: importlib.machinery.ModuleSpec, module: ModuleType) -> None:
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["e2c_dl"] = module
     spec.loader.exec_module(module)
+
+
+def _note_exits() -> None:
+    """Before a script has looked ``sys.exit`` up."""
+    spec = importlib.util.spec_from_file_location("e2c_dl.tracing.exits", HERE.parent / "exits.py")
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)  # of nobody else: the package is not imported
+    _execute(spec, module)
+    module.noted()
 
 
 def gpu_of_slot(environ: Mapping[str, str], devices: Sequence[str]) -> str | None:
@@ -115,11 +128,12 @@ def _run_hidden() -> None:
         return
     module = importlib.util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
+    _execute(spec, module)
 
 
 if os.environ.get("E2CDL_GPU") == "slot":
     _take_gpu()
 if os.environ.get("E2CDL_TRACE"):
     sys.meta_path.insert(0, Watcher())
+    _note_exits()
 _run_hidden()

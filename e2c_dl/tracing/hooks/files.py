@@ -58,9 +58,9 @@ def _saving(tracer: Tracer) -> Callable[[Function], Function]:
 
     def around(original: Function) -> Function:
         def save(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != main:
-                return original(*args, **kwargs)
             session = tracer.session
+            if get_ident() != (main if session is None else session.main):
+                return original(*args, **kwargs)
             with outermost.unhooked():  # a model is saved as it would be without them
                 if session is not None:
                     session.enter(Phase.CHECKPOINT)

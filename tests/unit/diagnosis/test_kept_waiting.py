@@ -8,10 +8,12 @@ import pytest
 from ddp import Ddp, name, restored, run_s, simulate
 from test_scripts import report_of
 
+from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.host_series import PHASES, seconds_in
-from e2c_dl.diagnosis.detection.processors import LEAST_RAN, Kept
+from e2c_dl.diagnosis.detection.processors import LEAST_RAN, Kept, processor_series
 from e2c_dl.diagnosis.model import Part
-from e2c_dl.trace.model import Phase, RankTrace
+from e2c_dl.diagnosis.scripts import script_reference
+from e2c_dl.trace.model import Phase, RankTrace, Trace
 
 ALIKE = Ddp(ranks=4, iterations=40, noise=0.1)
 EVERY = dict.fromkeys(range(4), 0.04)
@@ -88,3 +90,13 @@ def test_a_rank_alone_is_held_to_a_processor_of_its_own() -> None:
     (culprit,) = report_of(simulate(alone)).culprits
     assert culprit.part is Part.PROCESSOR
     assert "with a processor to itself it would take 7" in culprit.evidence
+
+
+def test_a_wait_is_a_share_of_the_iteration_that_it_was_a_part_of() -> None:
+    """Whose checkpoint, say, took a second: what it waits for there is as long as elsewhere, and no larger part."""
+    rank = told(simulate(Ddp(ranks=1, iterations=60, paused_s={(0, 50): 1.0})).ranks[0], [15_000] * 60)
+    trace, kept = Trace(ranks=(rank,), facts={}), Kept.of(rank)
+    assert kept is not None
+    (waits,) = processor_series([rank], {rank.host: kept}, Design.of(trace, script_reference(trace, {})), {})
+    beyond_s = waits.series.spent_s - waits.series.designed_s
+    assert beyond_s == pytest.approx(0.015)

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from test_traced_script import traced
 
+from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.records import Cause
+
 WATCHED = """
 import atexit, sys, threading
 from e2c_dl.tracing.ends import Ending
@@ -32,6 +35,8 @@ WAYS = {
     "sys.excepthook = mine\n1 / 0": "'ZeroDivisionError: division by zero'",
     "thread = threading.Thread(target=sys.exit, args=(4,))\nthread.start()\nthread.join()": "''",
     "raise SystemExit(4)": "None",
+    "def test():\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n        sys.last_value = error\n"
+    "test()\nraise SystemExit(0)": "None",
 }
 
 
@@ -65,3 +70,27 @@ def test_a_file_that_a_script_leaves_open_is_written_as_it_ends(way: str, tmp_pa
     script.write_text(OPEN + way, encoding="utf-8")
     traced(tmp_path / "archive", sys.executable, str(script), str(left))
     assert left.read_text() == "all of it"
+
+
+MAIN = """
+import sys
+def main():
+    import torch
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    return int(sys.argv[1])
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("status", "cause"), [(0, Cause.FINISHED), (4, Cause.FAILED)])
+def test_the_status_of_what_was_looked_up_before_training_is_known(status: int, cause: Cause, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = traced(tmp_path / "archive", sys.executable, "-c", MAIN, str(status))
+    assert done.returncode == status
+    archive = open_archive(tmp_path / "archive")
+    (outcome,) = archive.outcomes(archive.hosts).values()
+    assert outcome is not None and outcome.cause is cause, outcome
+    assert not any("exit status" in each for each in archive.trace().connections.limitations)
