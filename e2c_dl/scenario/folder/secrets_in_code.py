@@ -61,8 +61,8 @@ def secrets_in(text: str) -> Iterator[tuple[Span, str, str]]:
             span = place[0] + begin, place[0] + end
             if _is_quoted(text, span) or _is_bare_secret(text, span, name, place in prose, tokens.names):
                 yield span, text[slice(*span)], name
-    for span in _of_several(text, sorted([*tokens.quoted, *tokens.comments])):
-        yield span, text[slice(*span)], ""
+    for span, name in _across(text, sorted([*tokens.quoted, *tokens.comments]), readable=bool(tree.body)):
+        yield span, text[slice(*span)], name
 
 
 def _tokens(text: str, begins: list[int]) -> _Tokens:
@@ -143,13 +143,20 @@ def _text(node: ast.expr | None) -> str:
 
 
 def _texts(node: ast.expr | None) -> Iterator[ast.Constant]:
-    """Those that ``node`` may be: of ``a or "..."``, of ``"..." if a else "..."``."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
-        yield node
-    for each in node.values if isinstance(node, ast.BoolOp) else ():
-        yield from _texts(each)
-    for each in (node.body, node.orelse) if isinstance(node, ast.IfExp) else ():
-        yield from _texts(each)
+    """Those of which ``node`` is made: ``a or "..."``, ``"..." if a else "..."``, ``"..." + a``, ``"...".strip()``."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Constant) and isinstance(part.value, (str, bytes)):
+            yield part
+        elif isinstance(part, ast.BoolOp):
+            waiting += part.values
+        elif isinstance(part, ast.IfExp):
+            waiting += [part.body, part.orelse]
+        elif isinstance(part, ast.BinOp):
+            waiting += [part.left, part.right]
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            waiting.append(part.func.value)
 
 
 def _said_to_readers(tree: ast.Module) -> Iterator[ast.expr]:
@@ -183,10 +190,14 @@ def _is_bare_secret(text: str, span: Span, name: str, prose: bool, names: Collec
     return any(map(str.isdigit, said)) and _TYPE.fullmatch(said) is None
 
 
-def _of_several(text: str, places: list[Span]) -> Iterator[Span]:
-    """What begins in one text or comment and ends in another, as lines of a private key do."""
+def _across(text: str, places: list[Span], *, readable: bool) -> Iterator[tuple[Span, str]]:
+    """What begins in one text or comment and ends in another, as lines of a private key do.
+
+    Of what is not ``readable`` as Python also a text that stands behind a name.
+    """
     starts = [begin for begin, _ in places]
     for span, name in found_by_name(text):
         first, last = (bisect.bisect_right(starts, at) - 1 for at in (span[0], span[1] - 1))
-        if not name and 0 <= first < last and span[0] < places[first][1]:
-            yield span
+        in_several = not name and 0 <= first < last and span[0] < places[first][1]
+        if in_several or (name and not readable and _is_quoted(text, span)):
+            yield span, name

@@ -30,7 +30,8 @@ SECRET = "Zq7xW9pLm3Kd8RtYab"
         'parser.add_argument("-t", "--token", default="{}")', 'run("docker login -p {} host")', '# API_KEY = "{}"',
         '"""Its password: {}"""', 'run("PASSWORD={} ./it")', 'run(f"TOKEN={} {{x}}")', 'open("https://me:{}@host/")',
         'é = 1; TOKEN = "{}"', 'class A:\n  token = """{}"""', 'wandb.login(key="{}")', "print 'old'\nrun('TOKEN={}')",
-        'token = "{}" if here else None', 'y = "token: {}"', "# curl -u me:{}", 'x = ["--token {}", "a"]',
+        'token = "{}" if here else None', 'TOKEN = "{}" + a', 'TOKEN = "{}".strip()',
+        'y = "token: {}"', "# curl -u me:{}", 'x = ["--token {}", "a"]',
     ],
 )  # fmt: skip
 def test_a_secret_is_hidden_and_the_code_is_what_it_was_without_it(line: str, tmp_path: Path) -> None:
@@ -92,6 +93,14 @@ def test_a_private_key_is_hidden_in_one_text_and_in_several(form: str) -> None:
     left = hidden(f"x = (\n{whole})\ny = 1\n", Redactor(), code=True)
     assert KINDS["pem"] not in left
     assert ast.unparse(ast.parse(left)).endswith("y = 1")
+
+
+@pytest.mark.parametrize(
+    "broken", ["print 'of Python 2'", "{% if jinja %}", '"""left open', "if key == AUTH_TOKEN: return :"]
+)
+def test_of_code_that_cannot_be_read_what_is_in_quotes_is_hidden(broken: str) -> None:
+    text = f'{broken}\nAPI_KEY = "{SECRET}"\nd = {{"token": "{SECRET}"}}\n'
+    assert hidden(text, Redactor(), code=True) == text.replace(SECRET, REDACTED)
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
