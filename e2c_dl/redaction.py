@@ -3,7 +3,6 @@
 ::
 
     found(text)                 what looks like a secret in free text: `export X_TOKEN=...`, `-u me:...`, a private key
-    looks_secret("api_key")     whether a name speaks of one
     of_command(words)           a command without what looks like one
     Redactor(values)(data)      ``data`` with REDACTED in place of every value, also as URL, base64, JSON, HTML, hex
 
@@ -26,41 +25,27 @@ from urllib.parse import quote, quote_plus
 
 import yaml
 
-REDACTED = "REDACTED"
+from e2c_dl.secret_names import NAME, ORDINARY, REDACTED, is_secret, looks_secret
+
 LONG = 8  # characters: such a value is replaced wherever it stands
 SHORT = 4  # and one shorter than this nowhere but at its own name
 
-_NAME = (
-    r"(?:[\w-]*?(?:passw(?:or)?d|passwd|pswd|passphrase|mot[_-]?de[_-]?passe|secret(?:[_-]?key)?|credentials?|tokens?|api[_-]?key|apikey|access[_-]?key|"
-    r"private[_-]?key|(?:account|storage|client|master|session|signing|encryption|license|jwt|hmac|wandb|hf|ssh)[_-]?key|"
-    r"g5k_pass|(?<![a-z])(?:pwd|pass|auth|creds?)|(?-i:[A-Z0-9]_(?:KEY|PAT)))(?:[_-](?:value|string|default|\d+))?)"
-)
-_LOOKS_SECRET = re.compile(_NAME, re.IGNORECASE)
-_ORDINARY = re.compile(  # names of no secrets
-    r"(?<![a-z])(?:max|min|num|n|new|total)[_-](?:[\w-]+[_-])?tokens?$|tokens?[_-](?:id|count|size|len|per)|tokeni[sz]e|"
-    r"(?<![a-z])(?:pad|eos|bos|mask|sep|cls|unk|image)[_-]tokens?$|(?<![a-z])(?:sort|primary|foreign|partition|cache|group|dict)[_-]key$|"
-    r"public[_-]",
-    re.IGNORECASE,
-)
-_COUNTED = re.compile(  # NAME=VALUE of a text's tokens: how many, which of a vocabulary
-    r"[\w-]*tokens=(?=.{1,15}$)\d[\d._]*(?:e[+-]?\d+)?[kmbt]?|tokens=[a-z]+|-*token=\d{1,6}", re.IGNORECASE
-)
 _VALUE = r"(?P<value>[^\s\"'`,;&|<>(){}\[\]\\]+)"
 _QUOTED = rf"(?![\"']?\{{\{{)(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|{_VALUE})"
 _SHELL_WORD = r"(?=[^\s=]*['\"\\])(?:'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\"|\\.|[^\s'\"`\\;&|<>(){}])+"
 _FORMS = tuple(
     re.compile(pattern, flags)
     for pattern, flags in (
-        (rf"(?<![\w-])[\"']?(?P<name>{_NAME})\\?[\"']?\s*(?::=|=|:)\s*\\?{_QUOTED}", re.IGNORECASE),  # NAME=, "name":
-        (rf"^\s*(?:export\s+)?(?P<name>{_NAME})=(?P<value>{_SHELL_WORD})", re.IGNORECASE | re.MULTILINE),
-        (rf"--(?P<name>{_NAME})(?:=|\s+(?!--[a-z])){_QUOTED}", re.IGNORECASE),  # else it is a switch: --no-auth --x
+        (rf"(?<![\w-])[\"']?(?P<name>{NAME})\\?[\"']?\s*(?::=|=|:)\s*\\?{_QUOTED}", re.IGNORECASE),  # NAME=, "name":
+        (rf"^\s*(?:export\s+)?(?P<name>{NAME})=(?P<value>{_SHELL_WORD})", re.IGNORECASE | re.MULTILINE),
+        (rf"--(?P<name>{NAME})(?:=|\s+(?!--[a-z])){_QUOTED}", re.IGNORECASE),  # else it is a switch: --no-auth --x
         (rf"\b(?:docker|podman|helm|oras)\b[^\n|;&]*\blogin\b[^\n|;&]*?\s-p\s*{_QUOTED}", 0),
         (rf"\bsshpass\s+-p\s*{_QUOTED}", 0),
         (rf"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]*?\s-p{_QUOTED}", 0),
         (r"\becho\s+[\"']?[\w.-]+:(?!\{\{)(?P<value>[^\s\"']+)[\"']?\s*\|[^\n|;&]*\bchpasswd\b", 0),
-        (rf"\b(?:setenv|set\s+-\w+)\s+(?P<name>{_NAME})\s+{_QUOTED}", re.IGNORECASE),  # csh, fish
+        (rf"\b(?:setenv|set\s+-\w+)\s+(?P<name>{NAME})\s+{_QUOTED}", re.IGNORECASE),  # csh, fish
         (rf"\bmachine\s+\S+\s+login\s+\S+\s+password\s+{_QUOTED}", 0),  # .netrc
-        (rf"<(?P<name>{_NAME})>(?P<value>[^<\s]+)</", re.IGNORECASE),
+        (rf"<(?P<name>{NAME})>(?P<value>[^<\s]+)</", re.IGNORECASE),
         (rf"\b(?:wandb|huggingface-cli|hf)\s+(?:auth\s+)?login\s+(?:--\S+\s+)*(?!-){_QUOTED}", 0),
         (rf"\bwandb\.login\([^)\n]*?\bkey\s*=\s*{_QUOTED}", 0),
         (r"\bcookie[\"']?:\s*[\"']?(?P<value>[\w.-]+=[^\r\n\"']{8,})", re.IGNORECASE),
@@ -84,48 +69,40 @@ _FORMS = tuple(
 )
 _OPTION = re.compile(r"--[A-Za-z]")  # what a word begins with that is no other option's value
 _BASH_ESCAPES = re.compile(r"[\s'\"\\$`!&()*;<>?\[\]^{|},]")
-_ELSEWHERE = re.compile(r"\{\{.*\}\}|\$\{?\w+\}?.*|\$\(.*|env:\w+|file:.+|<[\w -]+>|\*+|\.{3,}", re.DOTALL)
-_NO_SECRETS = re.compile(rf"|null|none|~|true|false|yes|no|on|off|offline|online|{REDACTED}", re.IGNORECASE)
 
 
-def looks_secret(name: str) -> bool:
-    """Whether a key, option or variable of this ``name`` holds a secret."""
-    return _LOOKS_SECRET.fullmatch(name) is not None and _ORDINARY.search(name) is None
-
-
-def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def of_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Its variables that hold secrets -> those: no short ones, which stand elsewhere by chance, nor paths.
 
-    By their name, or since a part of the value looks like one, such as a password in a URL: then it is that part.
+    By their name, or since parts of the value look like one, such as a password in a URL: then it is those parts.
     """
-    return {
-        name: secret
-        for name, value in environ.items()
-        if (secret := _secret_of(name, value)) is not None and len(secret) >= LONG and not os.path.isabs(secret)
-    }
+    held = {name: tuple(filter(_stands_alone, _secrets_of(name, value))) for name, value in environ.items()}
+    return {name: some for name, some in held.items() if some}
 
 
-def _secret_of(name: str, value: str) -> str | None:
-    """The longest of a variable's secrets."""
-    if looks_secret(name):
-        return value if is_secret(value, name) else None
-    return max((value[first:last] for first, last in found(value)), key=len, default=None)
+def _secrets_of(name: str, value: str) -> tuple[str, ...]:
+    if looks_secret(name) and is_secret(value, name):
+        return (value,)
+    return tuple(dict.fromkeys(value[first:last] for first, last in found(value)))
 
 
-def is_secret(value: str, name: str = "") -> bool:
-    """Whether what stands at such a ``name`` is one: not empty, a switch, a count, nor a word for where it is."""
-    text = value.strip()
-    return not (_NO_SECRETS.fullmatch(text) or _ELSEWHERE.fullmatch(text) or _COUNTED.fullmatch(f"{name}={text}"))
+def _stands_alone(secret: str) -> bool:
+    return len(secret) >= LONG and not os.path.isabs(secret)
 
 
 def found(text: str) -> Iterator[tuple[int, int]]:
     """Where in ``text`` a value begins and ends that looks like a secret; in no order, and they may overlap."""
+    return (span for span, _ in found_by_name(text))
+
+
+def found_by_name(text: str) -> Iterator[tuple[tuple[int, int], str]]:
+    """As :func:`found`, each with the name that it stands at; empty, if it has another form."""
     for form in _FORMS:
         for match in form.finditer(text):
             group = next(name for name in ("value", "double", "single") if match.groupdict().get(name) is not None)
             name = match.groupdict().get("name") or ""
-            if is_secret(match[group].strip("\"'"), name) and _ORDINARY.search(name) is None:
-                yield match.span(group)
+            if is_secret(match[group].strip("\"'"), name) and ORDINARY.search(name) is None:
+                yield match.span(group), name
 
 
 def without_found(text: str) -> str:
@@ -156,7 +133,7 @@ def of_command(command: Sequence[str]) -> tuple[str, ...]:
             if not (option and first == begin)
         ]
         name, equals, value = word.partition("=")
-        secret = looks_secret(name.lstrip("-")) or (name.lower().endswith("key") and not _ORDINARY.search(name))
+        secret = looks_secret(name.lstrip("-")) or (name.lower().endswith("key") and not ORDINARY.search(name))
         if hide and not option and is_secret(word, hide):
             spans.append((0, len(word)))  # with its blanks
         elif secret and equals and is_secret(value, name):

@@ -231,8 +231,8 @@ def _holds(report: Path) -> Iterator[str]:
     if not report.stat().st_size:
         return
     with report.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        for name, value in of_environment(os.environ).items():
-            if content.find(os.fsencode(value)) >= 0:
+        for name, values in of_environment(os.environ).items():
+            if any(content.find(os.fsencode(value)) >= 0 for value in values):
                 yield name
         at = -1
         while (at := content.find(_COMMAND, at + 1)) >= 0:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from itertools import chain
 from urllib.parse import quote
 
 import pytest
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from planted_secrets import KINDS, forms
 
 from e2c_dl.archive.redact import redacted
-from e2c_dl.redaction import REDACTED, Redactor, looks_secret, of_command, of_environment, without_found
+from e2c_dl.redaction import Redactor, of_command, of_environment, without_found
+from e2c_dl.secret_names import REDACTED, looks_secret
 
 VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=40)
 
@@ -267,5 +269,13 @@ def test_variables_hold_secrets_by_their_name_or_by_what_they_say() -> None:
     other = {"HOME": "/srv", "PWD": "/srv/work", "PATH": "/bin:/usr/bin", "LS_COLORS": "rs=0:di=01;34", "KEY": "a"}
     found = of_environment(held | other)
     assert found.keys() == held.keys()
-    assert found["DATABASE_URL"] == SECRET, "wherever it stands, not the URL alone"
-    assert all(SECRET in each for each in found.values())
+    assert found["DATABASE_URL"] == (SECRET,), "wherever it stands, not the URL alone"
+    assert all(SECRET in each for each in chain.from_iterable(found.values()))
+
+
+def test_of_several_secrets_in_one_variable_none_stays() -> None:
+    urls = f"postgres://app:{SECRET}{SECRET}@db1/x,postgres://app:another-Pw4db2@db2/x"
+    held = of_environment({"DATABASE_URLS": urls})
+    assert held == {"DATABASE_URLS": (SECRET + SECRET, "another-Pw4db2")}
+    known = Redactor(chain.from_iterable(held.values()))
+    assert known.text("no log in to db2 as app with another-Pw4db2") == f"no log in to db2 as app with {REDACTED}"

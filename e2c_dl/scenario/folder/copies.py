@@ -24,7 +24,7 @@ from e2c_dl.scenario.documents.document import MAX_BYTES, read
 from e2c_dl.scenario.emulation.file import schema
 from e2c_dl.scenario.folder import own_code
 from e2c_dl.scenario.folder.own_files import check_own, copy
-from e2c_dl.scenario.folder.secret_values import hidden, text_of
+from e2c_dl.scenario.folder.secret_values import CODE, hidden, text_of
 from e2c_dl.scenario.load import EMULATION, FILES, LAYERS_SERVICES, WORKFLOW
 from e2c_dl.scenario.services import TRAINER
 from e2c_dl.scenario.what_if import Changed
@@ -116,7 +116,7 @@ def _hidden(src: Path, texts: Mapping[str, str], redactor: Redactor) -> dict[str
     """The text of every file of ``src`` that is to be copied, by its name there, without secrets."""
     some = (*filter(_belongs, src.iterdir()), *own_code.files(src))
     found = {str(file.relative_to(src)): text_of(file) for file in some} | dict(texts)
-    return {name: hidden(text, redactor) for name, text in found.items() if text}
+    return {name: hidden(text, redactor, code=name.endswith(CODE)) for name, text in found.items() if text}
 
 
 def _copied(src: Path, dst: Path, texts: Mapping[str, str]) -> None:

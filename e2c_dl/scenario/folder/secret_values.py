@@ -16,19 +16,23 @@ import shlex
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import yaml
 
 from e2c_dl.errors import InputError, ScenarioError
-from e2c_dl.redaction import REDACTED, Redactor, found, is_secret, looks_secret, of_environment, without_spans
+from e2c_dl.redaction import Redactor, found, of_environment, without_spans
 from e2c_dl.scenario.documents.document import MAX_BYTES
+from e2c_dl.scenario.folder.secrets_in_code import secrets_in
+from e2c_dl.secret_names import REDACTED, is_secret, looks_secret, says_little
 
 Span = tuple[int, int]
 _GIVEN = re.compile(r"(?P<how>env|file):(?P<what>.+)")
 _MARKS = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor, a tag: they stay before the value
 _TEXTS = ("*", "*/*.y*ml", "*/*.py", "*/*.sh", "*/*.json")
 _WORKFLOW = "workflow.yaml"
+CODE = ".py"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -41,8 +45,14 @@ class Planted:
     name: str = ""
 
 
-def planted(text: str) -> tuple[Planted, ...]:
-    """What looks like a secret in the ``text`` of a scenario's file, YAML or any other, in its order."""
+def planted(text: str, *, code: bool = False) -> tuple[Planted, ...]:
+    """What looks like a secret in the ``text`` of a scenario's file, YAML or any other, in its order.
+
+    ``code``: it is Python's.
+    """
+    if code:
+        some = (Planted(span=span, value=value, name=name) for span, value, name in secrets_in(text))
+        return tuple(sorted(some, key=lambda each: each.span))
     named = {each.span: each for each in _of_keys(text) if is_secret(each.value, each.name)}
     inside = [span for span in named if span[0] < span[1]]
     shaped = [
@@ -53,21 +63,25 @@ def planted(text: str) -> tuple[Planted, ...]:
     return tuple(sorted([*named.values(), *shaped], key=lambda each: each.span))
 
 
-def hidden(text: str, redactor: Redactor) -> str:
+def hidden(text: str, redactor: Redactor, *, code: bool = False) -> str:
     """``text`` of a scenario's file with REDACTED in place of every secret in it, and of those that ``redactor`` knows.
 
-    Raises: ScenarioError, if what is left could not be read any more.
+    ``code``: it is Python's.
     """
     known = redactor.text(text)  # first: of what looks like one, a part may be seen
-    return without_spans(known, (each.span for each in planted(known)))
+    return without_spans(known, (each.span for each in planted(known, code=code)))
 
 
 def redactor_of(folder: Path, environ: Mapping[str, str], more: Collection[str] = ()) -> Redactor:
     """What replaces the secrets in the files of the scenario in ``folder``, those of ``environ``, and ``more``."""
-    found_there = {each.value for kind in _TEXTS for file in folder.glob(kind) for each in planted(text_of(file))}
+    found_there = {each.value for kind in _TEXTS for file in folder.glob(kind) for each in planted_in(file)}
     values = found_there | {_of_shell(value) for value in found_there}
-    values |= set(of_environment(environ).values())
-    return Redactor({*values, *more})
+    return Redactor({*values, *chain.from_iterable(of_environment(environ).values()), *more})
+
+
+def planted_in(file: Path) -> tuple[Planted, ...]:
+    """As :func:`planted`, of what ``file`` holds."""
+    return planted(text_of(file), code=file.suffix == CODE)
 
 
 def resolved(file: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -100,7 +114,7 @@ def remarks(folder: Path) -> tuple[str, ...]:
     lines = []
     for file in sorted(folder.glob("*")):
         text = text_of(file)
-        for each in planted(text):
+        for each in planted_in(file):
             line, name = text.count("\n", 0, each.span[0]) + 1, each.name or "a value"
             instead = f"env:{_variable(each.name)}, or file:PATH of a file with mode 0600"
             if file.suffix != ".yaml" or not each.name:
@@ -173,8 +187,13 @@ def _in_environments(text: str) -> Iterator[tuple[int, str]]:
     for entries in _mappings(text):
         for key, value in entries:
             if key.value == "environment" and isinstance(value, yaml.MappingNode):
-                named = [name for name, _ in value.value if isinstance(name, yaml.ScalarNode)]
-                yield from ((name.start_mark.line + 1, name.value) for name in named if looks_secret(name.value))
+                for name, held in value.value:
+                    if isinstance(name, yaml.ScalarNode) and _speaks_of_one(str(name.value), held):
+                        yield name.start_mark.line + 1, name.value
+
+
+def _speaks_of_one(name: str, held: yaml.Node) -> bool:
+    return looks_secret(name) and (not says_little(name) or is_secret(str(held.value), name))
 
 
 def _mappings(text: str) -> Iterator[list[tuple[yaml.Node, yaml.Node]]]:

@@ -13,7 +13,8 @@ import re
 import sys
 from collections.abc import Mapping
 
-from e2c_dl.redaction import found, looks_secret
+from e2c_dl.redaction import found
+from e2c_dl.secret_names import looks_secret
 from e2c_dl.testbeds.own_programs import SENT_VARIABLE
 
 _SENDABLE = re.compile(r"[\w.-]+")  # else ssh reads it as a pattern, or as two names

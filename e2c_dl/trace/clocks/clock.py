@@ -39,6 +39,7 @@ from e2c_dl.trace.clocks.questions import (
     send,
 )
 from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.trace.recording.descriptors import identity, is_still
 
 FORMAT = 2  # of clock.json; 1 did not say
 ROUNDS = 100
@@ -67,6 +68,7 @@ class ClockServer:
             raise TrainingError(
                 f"{address}: cannot serve the clock there: {error.strerror or error}; name an address of this host"
             ) from error
+        self._opened = identity(self._socket.fileno())
         self._clock = clock
         self.token = secrets.randbits(64)  # who asks at a wrong address is not told another clock's time
         self._gone: set[int] = set()
@@ -88,11 +90,18 @@ class ClockServer:
 
     def close(self) -> None:
         self._closing = True
-        while self._thread.is_alive():
+        while self._thread.is_alive() and self._is_own():
             with suppress(OSError):  # of one that is not connected it says so, and yet wakes who waits for a datagram
                 self._socket.shutdown(socket.SHUT_RD)
             self._thread.join(_WAKES_WITHIN_S)
-        self._socket.close()
+        if self._is_own():
+            self._socket.close()
+        else:
+            self._socket.detach()
+
+    def _is_own(self) -> bool:
+        """Not once the program has closed its number, whose ever that is by now: then nothing wakes who waits there."""
+        return is_still(self._socket.fileno(), self._opened)
 
     def __enter__(self) -> ClockServer:
         return self
@@ -101,9 +110,12 @@ class ClockServer:
         self.close()
 
     def _serve(self) -> None:
-        while True:
-            question, received_ns, sender = receive(self._socket, self._clock)
-            if self._closing:
+        while self._is_own():
+            try:
+                question, received_ns, sender = receive(self._socket, self._clock)
+            except OSError:  # closed meanwhile
+                return
+            if self._closing or not self._is_own():
                 return
             if len(question) == GOODBYE.size:
                 self._note_gone(*GOODBYE.unpack(question))

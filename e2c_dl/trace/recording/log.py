@@ -19,13 +19,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
 from e2c_dl.errors import ArchiveError, TrainingError
+from e2c_dl.trace.recording.descriptors import identity, is_still
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.trace.recording.frames import END, HEADER, MOST_PAYLOAD, SYNC, Frames, Scanner, framed, told_dropped
 
@@ -89,7 +89,7 @@ class Log:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         except OSError as error:
             raise _unwritable(path, error) from error
-        self._opened = _identity(self._file)
+        self._opened = identity(self._file)
         try:
             self._write(self._header * 2)
         except TrainingError:
@@ -225,9 +225,16 @@ class Log:
         return told + frame
 
     def _close(self) -> None:
-        with suppress(OSError):  # a program that closes all numbers has closed it, too
-            if _identity(self._file) == self._opened:
-                os.close(self._file)
+        """Raises: TrainingError, as ``append``: NFS may say only now that there was no room."""
+        if not is_still(self._file, self._opened):  # a program that closes all numbers has closed it
+            return
+        try:
+            os.close(self._file)
+        except OSError as error:
+            if self._failure is None and os.getpid() == self._process:
+                self._fail(_unwritable(self.path, error))
+                if self._on_failure is None:
+                    raise _unwritable(self.path, error) from error
 
     def _has_room(self, size_bytes: int) -> bool:
         if self._room_bytes is None:
@@ -242,13 +249,16 @@ class Log:
         try:
             self._write(content)
         except TrainingError as failure:
-            self._failure = failure
-            if self._on_failure is not None:
-                self._on_failure(failure)
+            self._fail(failure)
+
+    def _fail(self, failure: TrainingError) -> None:
+        self._failure = failure
+        if self._on_failure is not None:
+            self._on_failure(failure)
 
     def _write(self, content: bytes) -> None:
         try:
-            if content and _identity(self._file) != self._opened:  # its number is another file's by now
+            if content and identity(self._file) != self._opened:  # its number is another file's by now
                 raise OSError(errno.EBADF, "another file's")
             while content:
                 written = os.write(self._file, content)
@@ -275,12 +285,6 @@ def read_log(path: Path | Place) -> Frames:
 def is_log(content: bytes) -> bool:
     """Whether a file that begins with ``content`` is read as a log, damaged or not."""
     return SYNC[:3] in content
-
-
-def _identity(descriptor: int) -> tuple[int, int]:
-    """Which file it is of. Raises: OSError, if of none."""
-    told = os.fstat(descriptor)
-    return told.st_dev, told.st_ino
 
 
 def _unwritable(path: Path, error: OSError) -> TrainingError:

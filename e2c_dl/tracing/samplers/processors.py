@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from e2c_dl.archive.records import ProcessorFacts
+from e2c_dl.trace.recording.descriptors import identity, is_still
 from e2c_dl.tracing.rows import Processor
 from e2c_dl.tracing.samplers.counters import Counters
 
@@ -29,6 +30,7 @@ class Processors(Counters):
         self._tasks = root / "proc/self/task"
         self._thread = 0
         self._file: int | None = None  # opened once: a look takes 2 us then
+        self._opened = (0, 0)
         self._begun = Processor(0, 0)
 
     def begin(self) -> bool:
@@ -36,6 +38,7 @@ class Processors(Counters):
         counts = self._tasks / f"{threading.get_native_id()}/schedstat"
         try:
             self._file = os.open(counts, os.O_RDONLY | os.O_CLOEXEC)
+            self._opened = identity(self._file)
         except OSError:
             return False
         counted = self._counted()
@@ -64,9 +67,9 @@ class Processors(Counters):
             self._close()
 
     def _close(self) -> None:
-        if self._file is not None:
+        if self._file is not None and is_still(self._file, self._opened):
             os.close(self._file)
-            self._file = None
+        self._file = None
 
     def _counted(self) -> Processor | None:
         """What it had so far; None: this kernel does not say."""

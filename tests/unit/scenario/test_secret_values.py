@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from planted_secrets import KINDS, SERVICE, TASKS
 
 from e2c_dl.errors import ScenarioError
-from e2c_dl.redaction import REDACTED, Redactor
+from e2c_dl.redaction import Redactor
 from e2c_dl.scenario.folder.secret_values import hidden, planted, redactor_of, remarks, resolved
+from e2c_dl.secret_names import REDACTED
 
 LAYERS = f"layers:\n- name: cloud\n  services:\n  - name: Horovod{SERVICE}"
 WORKFLOW = f"- hosts: cloud.*\n  prepare:{TASKS}"
@@ -114,3 +115,11 @@ def test_a_secret_that_ansible_would_put_on_a_command_line_is_remarked_on(tmp_pa
     )
     (line,) = remarks(tmp_path)
     assert line.startswith("workflow.yaml:3: WANDB_API_KEY under environment: stands on command lines; copy a file")
+
+
+def test_a_variable_that_only_ends_as_a_secret_is_remarked_on_by_what_it_holds(tmp_path: Path) -> None:
+    drawn = "0123456789abcdef" * 2
+    (tmp_path / "workflow.yaml").write_text(
+        f"- hosts: cloud.*\n  environment: {{ROUTING_KEY: allreduce, MAPS_KEY: {drawn}}}\n  launch: []\n"
+    )
+    assert [line.split(":")[2].split()[0] for line in remarks(tmp_path)] == ["MAPS_KEY", "MAPS_KEY"]

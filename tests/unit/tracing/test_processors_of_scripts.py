@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -72,6 +73,20 @@ def test_nothing_is_said_where_the_kernel_does_not_count(tmp_path: Path) -> None
     processors.on_end()
     assert processor_of(tmp_path) is None
     assert recording.limitations == []
+
+
+def test_a_file_that_has_its_number_by_the_end_stays_open(tmp_path: Path) -> None:
+    counted(tmp_path, 0, 0)
+    processors = Processors(tmp_path)
+    processors.on_ready(RANKS, Recording(tmp_path))
+    number = processors._file
+    assert number is not None
+    os.close(number)  # as os.closerange does
+    with (tmp_path / "others").open("w") as file:
+        assert file.fileno() == number
+        processors.on_end()
+        file.write("mine")
+    assert (tmp_path / "others").read_text() == "mine"
 
 
 def test_a_full_disk_is_told_once_and_ends_the_counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

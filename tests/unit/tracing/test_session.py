@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -65,3 +66,24 @@ def test_who_ends_a_session_waits_until_the_thread_that_writes_has_told_of_a_ful
     session.end()
     (why,) = told
     assert "No space left" in why
+
+
+def test_a_file_that_tells_of_a_full_disk_when_it_is_closed_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, close = Session(Settings(archive=tmp_path)), os.close
+    session.meet(0, 1)
+    session.active()
+    session.end_iteration(session.clock())
+    assert session._recorder is not None
+    file = session._recorder._log._file
+
+    def refused(descriptor: int) -> None:
+        close(descriptor)
+        if descriptor == file:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "close", refused)
+    session.end()
+    assert "spans.bin: cannot write the trace: Disk quota exceeded; make room" in capsys.readouterr().err
+    assert any("Disk quota exceeded" in each for each in session.said.limitations)

@@ -281,19 +281,19 @@ class SocketSampler:
         began_ns = time.thread_time_ns()
         at_ns = self._clock() if self._own_ns is None else self._own_ns(self._clock())
         before, self._scanned_at = self._scanned_at, (at_ns, self._iteration)
-        found = self._source.rescan()
-        self._scanned = True
+        found, self._scanned = self._source.rescan(), True
         self._ended = 0 if found else self._ended
         self._scan_every_s = RESCAN_S if found else min(2 * self._scan_every_s, RESCAN_MOST_S)
         self._scan_due_s = time.monotonic() + self._scan_every_s
         for connection in found:
+            cookie_told = connection.cookie.to_bytes(8, sys.byteorder)
+            if cookie_told in self._known:  # by another descriptor now: of a copy, whose first was closed
+                continue
             rank, host = (None, None) if self._rank_of is None else self._rank_of(connection.remote)
-            told = msgspec.structs.replace(connection, rank=rank, host=host)
-            record = described(told)
+            record = described(msgspec.structs.replace(connection, rank=rank, host=host))
             self._log.append(CONNECTION_KIND, record)
             if self._room is not None:
                 self._room.use(record)
-            cookie_told = connection.cookie.to_bytes(8, sys.byteorder)
             if before is not None:
                 self._born[cookie_told] = before
             self._known[cookie_told] = connection.cookie

@@ -57,11 +57,11 @@ def counted(carried: int) -> bytes:
     return bytes(made)
 
 
-def sampled(folder: Path, cap_bytes: int | None) -> Samples:
+def sampled(folder: Path, cap_bytes: int | None, source: Opened | None = None) -> Samples:
     """Seven iterations; new connections are looked for where the fifth begins."""
     own = recorded(folder, "a")
     own.folder.path.mkdir(parents=True)
-    source, now_ns = Opened(), 0
+    source, now_ns = source or Opened(), 0
     with SocketSampler(
         own.connections_raw.path, rank=0, host="a", source=source, rate_hz=0, clock=lambda: now_ns,
         flush_every_s=60, cap_bytes=cap_bytes, rank_of=lambda _: (1, "b"),
@@ -108,3 +108,19 @@ def test_before_there_is_a_connection_nothing_is_counted_or_measured() -> None:
         (told,) = decoded([tcp_info.unborn(length)])
         assert np.isnan(told["srtt_us"]) and np.isnan(told["min_rtt_us"])
         assert told["retransmissions"] == 0 or length == 100
+
+
+class Copied(Opened):
+    """Its connections are found again by other descriptors, as ``dup`` makes them, each time they are looked for."""
+
+    def rescan(self) -> list[Connection]:
+        self._told = 0
+        return super().rescan()
+
+
+@pytest.mark.parametrize("cap_bytes", [None, 20_000])
+def test_a_connection_that_is_found_again_is_told_as_if_it_was_not(tmp_path: Path, cap_bytes: int | None) -> None:
+    once, again = sampled(tmp_path / "once", cap_bytes), sampled(tmp_path / "again", cap_bytes, Copied())
+    for name in ("time_ns", "cookie", "iteration"):
+        assert getattr(again, name).tolist() == getattr(once, name).tolist()
+    assert again.connections == once.connections
