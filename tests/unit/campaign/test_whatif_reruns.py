@@ -78,6 +78,21 @@ def test_where_segments_are_lost_by_design_luck_is_simulated_too(tmp_path: Path,
     assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"cut": [{"src": "edge-1", "dst": "cloud-1"}], "at": "1s", "for": "3s"},
+        {"pause": "cloud-1", "at": "1s", "for": "2s"},
+    ],
+    ids=["cut", "pause"],
+)
+@pytest.mark.parametrize("change", ["rate=0.3x", "rate=3x"])
+def test_a_stall_of_a_link_is_as_long_at_another_rate(tmp_path: Path, fault: dict[str, Any], change: str) -> None:
+    archive = ran(tmp_path, {"injected": {"seed": 1, "faults": [fault]}}, iterations=16, **SERVER)
+    found = answered(archive, "--set", f"link:edge-1->cloud-1.{change}")
+    assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.05)
+
+
 def test_a_link_that_is_slower_than_its_share_of_a_line_is_known_by_what_it_carried(tmp_path: Path) -> None:
     slow = {"seed": 1, "links": [{"src": "edge-1", "dst": "cloud-1", "rate_factor": 0.1}]}
     path = ran(tmp_path, {"bottlenecks": [{**UPLINK, "rate": "60mbit"}], "injected": slow}, **SERVER)
