@@ -10,6 +10,7 @@ import pytest
 from commands import said
 from simulated_scenario import PARAMETERS, scenario, simulated
 
+from e2c_dl import strategies
 from e2c_dl.archive.read import open_archive
 from e2c_dl.diagnosis.diagnose import read_report
 from e2c_dl.errors import InputError
@@ -123,3 +124,11 @@ def test_the_generator_of_groups_is_the_same_host_without_another(tmp_path: Path
     assert without.topology.ranks[1].name == "cloud-1"
     with pytest.raises(InputError, match="without cloud-1: it is the generator .generator: 2.; name another generator"):
         training_without(load(designed), ["cloud-1"])
+
+
+@pytest.mark.parametrize("gone", ["edge-1", "edge-2"])
+def test_static_groups_have_no_generator_that_could_not_be_left_out(tmp_path: Path, gone: str) -> None:
+    settings = {"groups": "static", "group_size": 2, "generator": 1}
+    designed = scenario(tmp_path / "s", strategy="prague", strategy_settings=settings)
+    training = training_without(load(designed), [gone]).training
+    strategies.load("prague")(**training.strategy_settings).used_links(["edge", "cloud"])
