@@ -217,8 +217,11 @@ def _over_time(starts_ns: Doubles, values: Sequence[float] | Doubles) -> Piecewi
 def _stretch(bits: Doubles, service_ns: Doubles, telling: npt.NDArray[np.bool_]) -> tuple[float, Doubles]:
     """Bits per ns of one stretch's messages, and how long each of them stalled, in ns.
 
-    What is usual is told by those that are ``telling``, large ones: of small ones, the delay may be all.
+    What is usual is told by those that are ``telling``, large ones: of small ones, the delay may be all. Where none
+    took any time, nothing limits the rate: any that is known would be one that ranks measure, and choose by.
     """
+    if service_ns.max() <= SHORTEST_NS:
+        return UNLIMITED_BPS / 1e9, np.zeros(len(bits))
     usual_ns = bits * float(np.median(service_ns[telling] / bits[telling]))
     stalled_ns = np.where(service_ns - usual_ns > np.maximum(STALLED * usual_ns, STALLED_NS), service_ns - usual_ns, 0)
     return float(bits.sum() / (service_ns - stalled_ns).sum()), stalled_ns
