@@ -116,7 +116,7 @@ class Observed:
         return retraining.world(
             self.whole, messages, delays_ns, self._restored, designed, self._unused(retraining, designed),
             modelled=self.design.reference.modelled, changing=self._changing, ways_back=self._ways_back,
-            hardware=self.design.reference.hardware,
+            hardware=self.design.reference.hardware, stalls=self.stalled,
         )  # fmt: skip
 
     @cached_property
@@ -160,7 +160,8 @@ class Observed:
         return found
 
     def _as_designed(self, retraining: Retraining) -> Mapping[tuple[int, int], Designed]:
-        """(src rank, dst rank) -> its design, of the links that have a rate of their own and do not depart from it.
+        """(src rank, dst rank) -> its design, of the links that have a rate of their own and do not depart from it,
+        nor stalled.
 
         In a modelled world of those, too, that depart: they are that once they are restored.
         Those that carried something, and their ways back, whose delay is half of a round trip; and all others that the
@@ -171,10 +172,11 @@ class Observed:
         pairs = {*used, *((dst, src) for src, dst in used), *self._may_be_used(retraining)}
         departs = {(each.element.src, each.element.dst) for each in self._restored.changes}
         by_themselves = departs - {(names[src], names[dst]) for src, dst in self._ways_back}
+        stalled = self.stalled.messages.keys()
         as_measured = {
-            pair for line in self.design.bottlenecks if not self._is_as_designed(line, by_themselves)
+            pair for line in self.design.bottlenecks if not self._is_as_designed(line, by_themselves | stalled)
             for pair in line.links
-        }  # fmt: skip
+        } | (stalled - by_themselves)  # fmt: skip
         found = {}
         for src, dst in pairs:
             pair = names[src], names[dst]

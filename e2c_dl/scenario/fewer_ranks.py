@@ -42,7 +42,7 @@ def _settings(training: Training, ranks: Sequence[Host], kept: Sequence[Host]) -
     """The strategy's settings, some of which name a rank. Raises: InputError, if that one is not ``kept``."""
     settings = dict(training.strategy_settings)
     known = {**strategies.describe(training.strategy).settings, **settings}
-    for name in strategies.load(training.strategy).rank_settings:
+    for name in strategies.load(training.strategy)(**settings).rank_settings:
         rank = known[name]
         if not isinstance(rank, int) or rank >= len(ranks):  # which its run refuses
             continue

@@ -72,8 +72,9 @@ class Strategy(ABC):
     by whole ones. ``__init__`` sets it where settings decide."""
 
     hears_verdicts: bool = False  # training is diagnosed while it goes on, and every rank told: Worker.verdicts
-    rank_settings: ClassVar[Sequence[str]] = ()
-    """Settings whose values are ranks: where some hosts do not train, these move with theirs."""
+    rank_settings: Sequence[str] = ()
+    """Settings whose values are ranks: where some hosts do not train, these move with theirs. ``__init__`` sets it
+    where settings decide."""
 
     former_settings: ClassVar[Mapping[str, str]] = {}
     """Settings that earlier versions knew -> what to do instead, which a scenario that still has one is told."""

@@ -55,7 +55,7 @@ class Prague(Strategy):
     """Averages of small groups after local steps; see the module."""
 
     name: ClassVar[str] = "prague"
-    rank_settings: ClassVar[Sequence[str]] = ("generator",)
+    rank_settings: Sequence[str] = ("generator",)
     asynchronous = fixed_batches = True  # a rank may wait in a group for one that waits for its speed
 
     def __init__(
@@ -74,6 +74,7 @@ class Prague(Strategy):
         self.groups, self.group_size, self.threshold, self._generator = groups, group_size, threshold, generator
         self.asynchronous = self.fixed_batches = groups != "static"  # else all have theirs in the same iteration
         self.cycle = PERIOD if groups == "static" else 1
+        self.rank_settings = () if groups == "static" else self.rank_settings  # there, nobody generates
 
     @classmethod
     def links(cls, size: int) -> Sequence[tuple[int, int]]:
@@ -110,7 +111,7 @@ class Prague(Strategy):
             await average(worker, next(group for group in groups if worker.rank in group), iteration)
 
     def _check(self, size: int) -> None:
-        if self._generator >= size:  # only now is it known how many ranks there are
+        if self.groups != "static" and self._generator >= size:  # only now is it known how many ranks there are
             raise InputError(f"strategy 'prague': generator is {self._generator}; write a rank from 0 to {size - 1}")
 
 

@@ -11,9 +11,11 @@ Both start from what was measured, and neither is told what was injected.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+
+import numpy as np
 
 from e2c_dl import strategies
 from e2c_dl.archive.records import Doing
@@ -26,15 +28,17 @@ from e2c_dl.diagnosis.resimulation.changes import restoring, what_if
 from e2c_dl.diagnosis.resimulation.prediction import LAPS, Method, Prediction, resimulated
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.errors import AnalysisError
+from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.formatting import percent
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
+from e2c_dl.topology import Pair
 from e2c_dl.worlds.allotment import allotted
 
 WORTH_SAYING = 0.05
-"""Error of the run simulated again as it was."""
+"""Of a run: how far it is off when it is simulated again as it was, and what held one message up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +89,8 @@ def _of_whole(
     prediction = resimulated(world, other, there, on_lap=partial(_told, tell))
     used = (link for link in world.links.values() if link.messages)
     by_luck = any(link.loses for link in used)  # a replay has those segments lost that were
-    is_near = (run.retraining.decided_anew or by_luck) and abs(world.error) <= CLOSE
+    held_up = _held_up(run.observed, changed.links)  # and so a replay scales what did
+    is_near = (run.retraining.decided_anew or by_luck or held_up) and abs(world.error) <= CLOSE
     by_time = run.scenario.training.ends.unit is Unit.SECONDS
     if not (run.retraining.decides or is_near or without or by_time):  # replayed, it would have as many iterations
         prediction = _beside(_replayed(run.observed, change), prediction)
@@ -131,6 +136,17 @@ def _beside(replayed: Prediction, resimulated: Prediction) -> Prediction:
     """``replayed``, with an interval that reaches as far as the other way to predict it."""
     ends_s = (replayed.predicted_s, resimulated.least_s, resimulated.most_s)
     return replace(replayed, least_s=min(ends_s), most_s=max(ends_s))
+
+
+def _held_up(observed: Observed, pairs: Collection[Pair]) -> bool:
+    """Whether something beside their rate held one message of the links ``pairs`` up for long, by the run's time."""
+    for link in observed.carried:
+        if link.pair in pairs and len(link.rows):
+            bits = wire_bits_of(link.rows["nbytes"])
+            usual_ns = bits * np.median(link.services_ns / bits)
+            if (link.services_ns - usual_ns).max() > WORTH_SAYING * observed.replay.measured_ns:
+                return True
+    return False
 
 
 def _without(

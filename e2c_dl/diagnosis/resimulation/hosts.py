@@ -6,7 +6,8 @@
     taken       in order; once all were taken, drawn from those that are not outliers, again and again
 
 ``lap`` 0 is the order of the run. In any other lap each is drawn from its neighbours, as often as it comes, so that the
-ranks' slow moments are others, and meet others: what comes of it says how far a prediction hangs on chance.
+ranks' slow moments are others, and meet others: what comes of it says how far a prediction hangs on chance. What a stop
+of the host lasted in is none of that: it stays in its place, for so do the stalls of links that come of that stop.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change
+from e2c_dl.diagnosis.resimulation.stopped import Interval
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Spans
 from e2c_dl.worlds.virtual.kernel import Pauses
 from e2c_dl.worlds.virtual.pace import Segment
@@ -56,6 +59,7 @@ class MeasuredHost:
     seconds_of: SecondsOf = float  # in proportion to its samples, unless a profile says better
     again: float = 1.0  # what gradients take in other laps, as part of what they took: see :mod:`.alike`
     factor: Piecewise | None = None  # times slower by design, over seconds of training; None: it never changes
+    stops: tuple[Interval, ...] = ()  # in which it did nothing
 
     @classmethod
     def of(cls, rank: RankTrace, samples: int, origin_ns: int) -> MeasuredHost:
@@ -108,9 +112,11 @@ class MeasuredPace:
     def __init__(self, host: MeasuredHost, changes: Sequence[Change] = (), *, seed: int, lap: int = 0) -> None:
         self._host, self._changes, self._again = host, changes, host.again if lap else 1.0
         draw = random.Random(f"{seed} lap {lap} {host.name}")
-        self._gradients = _taken(_begun(host.gradients, host.begun_ns), _gradient_ns, draw, lap)
-        self._steps = _taken(_begun(host.steps_ns or _NOT_MEASURED, host.steps_begun_ns), _length_ns, draw, lap)
-        self._evaluations = _taken(host.evaluations_ns or _NOT_MEASURED, float, draw, lap)
+        stopped = partial(_stopped, host.stops)
+        self._gradients = _taken(_begun(host.gradients, host.begun_ns), _gradient_ns, draw, lap, stopped)
+        steps = _begun(host.steps_ns or _NOT_MEASURED, host.steps_begun_ns)
+        self._steps = _taken(steps, _length_ns, draw, lap, stopped)
+        self._evaluations = _taken(_begun(host.evaluations_ns or _NOT_MEASURED, ()), _length_ns, draw, lap, stopped)
         self.pauses = Pauses()
 
     def gradient(self, samples: int, begin_ns: int) -> Sequence[Segment]:
@@ -141,7 +147,7 @@ class MeasuredPace:
         return self._changed_ns(Phase.STEP, length_ns * self._moved(at_ns, begin_ns), at_ns)
 
     def evaluated_ns(self, begin_ns: int) -> int:
-        return begin_ns + self._changed_ns(Phase.EVALUATE, next(self._evaluations), begin_ns)
+        return begin_ns + self._changed_ns(Phase.EVALUATE, next(self._evaluations)[0], begin_ns)
 
     def _changed_ns(self, phase: Phase, length_ns: float, begin_ns: int) -> int:
         less_s = sum(float(each.less_s.at(np.array(begin_ns / 1e9))) for each in self._changes if phase in each.phases)
@@ -210,13 +216,28 @@ def _length_ns(measured: tuple[int, int | None]) -> float:
     return float(measured[0])
 
 
-def _taken(measured: Sequence[T], length: Callable[[T], float], draw: random.Random, lap: int) -> Iterator[T]:
-    """``measured`` in order, or each drawn from its neighbours; then from those that are no outliers."""
+def _stopped(stops: Sequence[Interval], begun_ns: int | None, length_ns: float) -> bool:
+    """Whether the middle of one of ``stops`` is in what began at ``begun_ns``."""
+    if begun_ns is None:
+        return False
+    return any(begun_ns <= (begin_s + end_s) / 2 * 1e9 < begun_ns + length_ns for begin_s, end_s in stops)
+
+
+def _taken(
+    measured: Sequence[tuple[T, int | None]], length: Callable[[tuple[T, int | None]], float], draw: random.Random,
+    lap: int, stopped: Callable[[int | None, float], bool],
+) -> Iterator[tuple[T, int | None]]:  # fmt: skip
+    """``measured`` in order, or each drawn from its neighbours, but for those ``stopped``; then from no outliers."""
     ordered = list(measured)
     if lap:
         for first in range(0, len(ordered), NEIGHBOURS):
-            near = ordered[first : first + NEIGHBOURS]
-            ordered[first : first + NEIGHBOURS] = draw.choices(near, k=len(near))
+            places = [
+                at for at in range(first, min(first + NEIGHBOURS, len(ordered)))
+                if not stopped(ordered[at][1], length(ordered[at]))
+            ]  # fmt: skip
+            near = [ordered[at] for at in places]
+            for at, each in zip(places, draw.choices(near, k=len(near)) if near else (), strict=True):
+                ordered[at] = each
     yield from ordered
     usual = _usual(ordered, length)
     while True:

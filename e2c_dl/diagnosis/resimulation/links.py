@@ -33,6 +33,7 @@ from e2c_dl.diagnosis.detection.links.kinds import TELLING
 from e2c_dl.diagnosis.links import Designed, in_service_order, services_ns
 from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.columns import Longs
+from e2c_dl.diagnosis.resimulation.stopped import Interval
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.topology import BurstLoss
@@ -59,7 +60,7 @@ class MeasuredLink:
 
     rate_bps: Piecewise
     delay_s: Piecewise  # one way
-    stalls: tuple[tuple[float, float], ...] = ()  # from when until when it carried nothing; rising
+    stalls: tuple[Interval, ...] = ()  # from when until when it carried nothing; rising
     messages: int = 0
     busy_ns: float = 0.0  # services of all messages
     tcp: Tcp | None = None  # whose windows limit it beside its rate; None: they are in the rate that was measured
@@ -86,15 +87,15 @@ class MeasuredLink:
         starts_s = [self.edges_s[at_s][part] if at_s in self.edges_s else at_s for at_s in of.starts_s.tolist()]
         return Piecewise(starts_s=np.maximum.accumulate(starts_s), values=of.values)
 
-    def slower_by_itself(self, own_bps: Piecewise, slower: Piecewise) -> MeasuredLink:
+    def slower_by_itself(self, own_bps: Piecewise, slower: Piecewise, stalls: tuple[Interval, ...]) -> MeasuredLink:
         """This link, which shares a line: its own rate ``own_bps``, and as it carried where it was ``slower``, below 1.
 
-        That it was slower than its share tells its own rate, and not by how much.
+        That it was slower than its share tells its own rate, and not by how much. ``stalls``: those that are its own.
         """
         starts_s = np.unique(np.concatenate([each.starts_s for each in (own_bps, slower, self.rate_bps)]))
         own, carried = own_bps.at(starts_s), self.rate_bps.at(starts_s)
         rate = np.where(slower.at(starts_s) < 1, np.minimum(own, carried), own)
-        return replace(self, rate_bps=Piecewise(starts_s=starts_s, values=rate), stalls=())
+        return replace(self, rate_bps=Piecewise(starts_s=starts_s, values=rate), stalls=stalls)
 
     def or_designed(self, designed: MeasuredLink, *, surely: bool = False) -> MeasuredLink:
         """This link, or if it never was nearly as fast as ``designed``, that: its windows were still opening.
@@ -216,8 +217,11 @@ def _over_time(starts_ns: Doubles, values: Sequence[float] | Doubles) -> Piecewi
 def _stretch(bits: Doubles, service_ns: Doubles, telling: npt.NDArray[np.bool_]) -> tuple[float, Doubles]:
     """Bits per ns of one stretch's messages, and how long each of them stalled, in ns.
 
-    What is usual is told by those that are ``telling``, large ones: of small ones, the delay may be all.
+    What is usual is told by those that are ``telling``, large ones: of small ones, the delay may be all. Where none
+    took any time, nothing limits the rate: any that is known would be one that ranks measure, and choose by.
     """
+    if service_ns.max() <= SHORTEST_NS:
+        return UNLIMITED_BPS / 1e9, np.zeros(len(bits))
     usual_ns = bits * float(np.median(service_ns[telling] / bits[telling]))
     stalled_ns = np.where(service_ns - usual_ns > np.maximum(STALLED * usual_ns, STALLED_NS), service_ns - usual_ns, 0)
     return float(bits.sum() / (service_ns - stalled_ns).sum()), stalled_ns

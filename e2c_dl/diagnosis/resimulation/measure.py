@@ -22,12 +22,14 @@ from e2c_dl.diagnosis.links import Designed
 from e2c_dl.diagnosis.model import ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.columns import Longs
+from e2c_dl.diagnosis.replay.replay import NO_STALLS, Stalls
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
 from e2c_dl.diagnosis.resimulation.batches import by_changes, recorded_batches
 from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace, SecondsOf, buckets_of
 from e2c_dl.diagnosis.resimulation.lines import known_line, lines_of, measured_line
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, designed_link, measured_links
 from e2c_dl.diagnosis.resimulation.sinks import Spent
+from e2c_dl.diagnosis.resimulation.stopped import Stopped
 from e2c_dl.diagnosis.resimulation.world import Layout, MeasuredWorld
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.errors import AnalysisError
@@ -133,7 +135,7 @@ class Retraining:
         restored: WhatIf = UNCHANGED, designed: Mapping[RankPair, Designed] = MappingProxyType({}),
         unused: Mapping[RankPair, Designed] = MappingProxyType({}), *,
         modelled: bool = False, changing: Changing = UNCHANGING, ways_back: Set[RankPair] = frozenset(),
-        hardware: Mapping[str, str] = MappingProxyType({}),
+        hardware: Mapping[str, str] = MappingProxyType({}), stalls: Stalls = NO_STALLS,
     ) -> MeasuredWorld:  # fmt: skip
         """The measured world of ``trace``, which must be whole.
 
@@ -144,7 +146,7 @@ class Retraining:
         those that depart are once they are restored. ``unused``: others that carried nothing, and may be used.
         ``changing``: what else changes by design. ``ways_back``: links that depart by nothing but what the other way,
         which is late, makes of them; in a modelled world they are as designed, and simulated acknowledgements are late.
-        ``hardware``: host -> class, of which what a batch takes goes by its samples alike.
+        ``hardware``: host -> class, of which what a batch takes goes by its samples alike. ``stalls``: of the run.
 
         Raises: AnalysisError if the trace lacks what a run needs; InputError, TrainingError from the strategy.
         """
@@ -154,6 +156,7 @@ class Retraining:
         intervals = [training_ns(rank) for rank in trace.ranks]
         origin_ns = min(start for start, _ in intervals)
         ranks = {rank.host: rank.rank for rank in trace.ranks}
+        stopped = Stopped.of(stalls, ranks, origin_ns)
         changes = _changes(restored, ranks)
         edges_s = edges_of(restored, ranks)
         departing = changes.keys() - ways_back if modelled else changes.keys()
@@ -162,7 +165,7 @@ class Retraining:
         links = self._links(
             messages, origin_ns, delays_ns, edges_s, alone,
             {pair: of for pair, of in designed.items() if pair not in departing},
-            modelled=modelled, rates=changing.rates_bps,
+            stopped, modelled=modelled, rates=changing.rates_bps,
         )  # fmt: skip
         slowest_bps = {pair: float(links[pair].rate_bps.values.min()) for pair in alone if pair in self.own_bps}
         own_bps = {**self.own_bps, **slowest_bps}  # beside one that is slow by itself a line is not full
@@ -170,7 +173,7 @@ class Retraining:
             hosts=tuple(
                 replace(
                     MeasuredHost.of(rank, samples, origin_ns), seconds_of=self.seconds_of,
-                    factor=changing.factors.get(rank.host),
+                    factor=changing.factors.get(rank.host), stops=stopped.hosts.get(rank.host, ()),
                 )
                 for rank, samples in zip(trace.ranks, self.samples, strict=True)
             ),
@@ -192,7 +195,7 @@ class Retraining:
             ),
             layout=self.layout, strategy=self.strategy, wrapping=self.wrapping, allotment=self.allotment,
             evaluate_every=self.evaluate_every, seed=self.seed,
-            measured_ns=max(end for _, end in intervals) - origin_ns,
+            measured_ns=max(end for _, end in intervals) - origin_ns, stopped=stopped,
         )  # fmt: skip
         world = replace(world, hosts=_rehearsed(world, trace, origin_ns))
         return replace(world, hosts=by_changes(world.hosts, hardware)) if self.seconds_of is float else world
@@ -200,14 +203,15 @@ class Retraining:
     def _links(
         self, messages: Messages, origin_ns: int, delays_ns: Mapping[RankPair, int | Longs],
         edges_s: Mapping[RankPair, Sequence[float]], changes: Mapping[RankPair, Sequence[Change]],
-        designed: Mapping[RankPair, Designed], *, modelled: bool, rates: Mapping[RankPair, Piecewise],
+        designed: Mapping[RankPair, Designed], stopped: Stopped, *, modelled: bool, rates: Mapping[RankPair, Piecewise],
     ) -> Mapping[RankPair, MeasuredLink]:  # fmt: skip
         """Every link that is known; one that passes a shared bottleneck has its own designed rate, where not slower."""
         found = {pair: designed_link(of, self.tcp) for pair, of in designed.items()}
         for pair, link in measured_links(messages, origin_ns, delays_ns, edges_s, rates).items():
             if pair in self.own_bps:  # its share was measured, which depends on what others do
                 slower = (link.served(each.scale) for each in changes.get(pair, ()))
-                link = link.slower_by_itself(self._own(pair, rates), multiplied(Piecewise.constant(1.0), *slower))
+                slowed = multiplied(Piecewise.constant(1.0), *slower)
+                link = link.slower_by_itself(self._own(pair, rates), slowed, stopped.sure(pair, link.stalls))
             if pair in designed:
                 link = link.or_designed(found[pair], surely=modelled)
             found[pair] = link

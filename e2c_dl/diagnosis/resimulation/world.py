@@ -9,7 +9,7 @@
 
 Gradients, steps and evaluations take what they took, links carry what they carried; who sends what to whom, and when,
 is the strategy's to decide. Not in it: what the live world takes for a message beside its links, and stops of hosts but
-in the gradients that were computed then.
+in the gradients that were computed then, and in what links of theirs carried.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from e2c_dl.diagnosis.resimulation.hosts import MeasuredHost, MeasuredPace
 from e2c_dl.diagnosis.resimulation.lines import changed_line
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink
 from e2c_dl.diagnosis.resimulation.sinks import TrainingEnds
+from e2c_dl.diagnosis.resimulation.stopped import NEVER, Stopped
 from e2c_dl.errors import AnalysisError
 from e2c_dl.strategies.base import Compute, Strategy
 from e2c_dl.strategies.wrappers import Wrapping
@@ -89,6 +90,7 @@ class MeasuredWorld(OneLuck):
     tcp: LinkModel = field(default_factory=LinkModel)  # whose congestion control links have
     restored: Mapping[RankPair, tuple[frozenset[Change], MeasuredLink]] = field(default_factory=dict)
     """Link that departs, and shares a line or is nothing but a model -> what restores it, and what it is then."""
+    stopped: Stopped = NEVER
 
     def run_ns(self, change: WhatIf = UNCHANGED, lap: int = 0) -> int:
         """Run time after ``change``; laps beyond 0 have other luck. Raises: KeyError, if an element is not in the run.
@@ -182,10 +184,8 @@ class MeasuredWorld(OneLuck):
     @cached_property
     def elements(self) -> tuple[Element, ...]:
         """Hosts in rank order, then links that carried messages."""
-        names = [host.name for host in self.hosts]
         used = sorted(pair for pair, link in self.links.items() if link.messages)
-        links = (Element(kind=ElementKind.LINK, src=names[src], dst=names[dst]) for src, dst in used)
-        return (*map(_host, names), *links)
+        return (*(_host(each.name) for each in self.hosts), *map(self._element, used))
 
     @property
     def shares_lines(self) -> bool:
@@ -223,7 +223,6 @@ class MeasuredWorld(OneLuck):
                 by_line[each] -= 1
             elif each.element.kind is ElementKind.LINK:
                 changes.setdefault(self._pair(each.element), []).append(each)
-        moving = {self._pair(each) for each in change.moving if each.kind is ElementKind.LINK}
         found: dict[RankPair, LinkModel] = {}
         made: dict[int, LinkModel] = {}  # of links that are one and the same
         for pair, link in self.links.items():
@@ -236,8 +235,13 @@ class MeasuredWorld(OneLuck):
             if pair in self.restored and self.restored[pair][0] <= {*own}:
                 needed, link = self.restored[pair]
                 own = [each for each in own if each not in needed]
-            found[pair] = model_of(link, self.tcp, own, moving=pair in moving)
+            stalls = self.stopped.left(self._element(pair), link.stalls, change.moving)
+            found[pair] = model_of(replace(link, stalls=stalls), self.tcp, own)
         return found
+
+    def _element(self, pair: RankPair) -> Element:
+        src, dst = pair
+        return Element(kind=ElementKind.LINK, src=self.hosts[src].name, dst=self.hosts[dst].name)
 
     def _pair(self, element: Element) -> RankPair:
         pair = self._rank[element.src], self._rank[element.dst or ""]
@@ -255,12 +259,9 @@ def _host(name: str) -> Element:
     return Element(kind=ElementKind.HOST, src=name)
 
 
-def model_of(link: MeasuredLink, like: LinkModel, changes: Sequence[Change] = (), *, moving: bool = False) -> LinkModel:
-    """``link``, changed, as the virtual world has it: services ``scale`` times as long are a rate that much lower.
-
-    ``moving``: it never stalls.
-    """
-    stalls = () if moving else link.stalls
+def model_of(link: MeasuredLink, like: LinkModel, changes: Sequence[Change] = ()) -> LinkModel:
+    """``link``, changed, as the virtual world has it: services ``scale`` times as long are a rate that much lower."""
+    stalls = link.stalls
     scales, less_s = [link.served(each.scale) for each in changes], [link.delayed(each.less_s) for each in changes]
     moments = [each.starts_s for each in (link.rate_bps, link.delay_s, link.loss, *scales, *less_s)]
     starts_s = np.unique(np.concatenate([np.ravel(stalls), *moments]))

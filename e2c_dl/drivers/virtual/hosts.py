@@ -85,14 +85,23 @@ class ProgressFiles:
 
 
 def write_outcomes(
-    hosts: Sequence[HostRecords], progress: ProgressFiles, reason: str, evaluation: Evaluation | None
-) -> None:
-    """outcome.json of every host: failed, with ``reason``, if that is not empty; rank 0's with ``evaluation``."""
+    hosts: Sequence[HostRecords | None], progress: ProgressFiles, reason: str, evaluation: Evaluation | None, *,
+    lost: int | None = None,
+) -> None:  # fmt: skip
+    """outcome.json of every host, by rank, but for one that was killed, which is None: that leaves none.
+
+    Failed, with ``reason``, if that is not empty: because rank ``lost`` went away, if any did. Rank 0's with
+    ``evaluation``.
+    """
+    failed = Cause.FAILED if lost is None else Cause.LOST_PEER
     for rank, host in enumerate(hosts):
+        if host is None:
+            continue
         judged = evaluation if rank == 0 else None
         host.write_outcome(
             WorkerOutcome.of(
-                Cause.FAILED if reason else Cause.FINISHED, reason=reason, rank=rank,
+                failed if reason else Cause.FINISHED, reason=reason, rank=rank,
+                origin=None if lost == rank else lost,
                 iterations_done=progress.done[rank], seconds=round(progress.elapsed_s[rank], 6),
                 loss=judged.loss if judged else None, accuracy=judged.accuracy if judged else None,
             )

@@ -13,6 +13,7 @@ from e2c_dl.archive.records import Progress
 from e2c_dl.drivers.virtual import hosts
 from e2c_dl.drivers.virtual.changes import RunChanges
 from e2c_dl.drivers.virtual.verdicts import VirtualJudging
+from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Compute, Evaluation
 from e2c_dl.worlds.allotment import allotted
@@ -43,6 +44,8 @@ class SimulatedRun:
         self._computes = None if shapes_only else _computes(scenario)
         self._ended: Result | None = None
         self._end_ns = 0
+        self._lost: int | None = None  # the rank of which no more came, where that ended the run
+        self._killed: int | None = None
 
     @property
     def virtual_s(self) -> float:
@@ -51,6 +54,13 @@ class SimulatedRun:
 
     def train(self) -> None:
         """Run the strategy to its end on all ranks. Raises: TrainingError, InputError, Interrupted."""
+        try:
+            self._train()
+        except PeerLost as lost:
+            self._lost = lost.rank
+            raise
+
+    def _train(self) -> None:
         training = self._scenario.training
         strategy = strategies.load(training.strategy)
         self._ended = simulate(
@@ -61,6 +71,7 @@ class SimulatedRun:
             seed=training.seed, computes=self._computes, evaluate_every=training.evaluate_every,
             on_progress=self._on_progress, as_seen=training.wrapping,
             on_end=self._on_end, allotment=self._allotment, judging=self._judging,
+            on_kill=self._on_kill,
         )  # fmt: skip
 
     def conclude(self, reason: str) -> None:
@@ -70,7 +81,8 @@ class SimulatedRun:
         if self._ended is not None and self._computes is not None:
             evaluation = self._evaluated(self._computes, self._ended.samples)
         self._progress.write()
-        hosts.write_outcomes(self._records, self._progress, reason, evaluation)
+        left = [None if rank == self._killed else each for rank, each in enumerate(self._records)]
+        hosts.write_outcomes(left, self._progress, reason, evaluation, lost=self._lost)
 
     def _evaluated(self, computes: Sequence[Compute], samples: Sequence[int]) -> Evaluation:
         """The strategy's model, evaluated by rank 0, and saved."""
@@ -84,6 +96,11 @@ class SimulatedRun:
 
     def _on_end(self, at_ns: int) -> None:
         self._end_ns = at_ns
+
+    def _on_kill(self, rank: int) -> None:
+        """End the run, as a live one ends once a rank's control connection has closed."""
+        self._killed = self._lost = rank
+        raise TrainingError(f"lost rank {rank} ({self._models[rank].name}): its process was killed")
 
     def _on_progress(self, done: SimulatedIteration) -> None:
         told = self._progress.ended(done.rank, done.iteration, done.loss, done.accuracy, done.at_ns / 1e9)

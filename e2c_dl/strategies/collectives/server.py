@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Setting, Strategy, Worker, any_pair
@@ -19,7 +18,7 @@ from e2c_dl.strategies.base import Setting, Strategy, Worker, any_pair
 class Served(Strategy):
     """``server`` is the rank that serves; a subclass says what the server does, and what the others do."""
 
-    rank_settings: ClassVar[Sequence[str]] = ("server",)
+    rank_settings: Sequence[str] = ("server",)
 
     def __init__(self, *, server: int = 0) -> None:
         """Raises: InputError, if ``server`` is below 0."""

@@ -47,3 +47,4 @@ class Setting:
     on_progress: Callable[[SimulatedIteration], None] | None
     on_iteration: OnIteration | None = None
     judging: Judging | None = None
+    on_kill: Callable[[int], None] | None = None  # told which rank was killed; what it raises ends the run

@@ -62,6 +62,7 @@ def simulate(
     as_seen: Callable[[VirtualWorker], Worker] | None = None, on_iteration: OnIteration | None = None,
     unsteady: Collection[RankPair] = (), on_end: Callable[[int], None] | None = None,
     allotment: Allotment | None = None, judging: Judging | None = None,
+    on_kill: Callable[[int], None] | None = None,
 ) -> Result:  # fmt: skip
     """Run one ``strategy()`` per rank to its end on ``hosts`` (by rank) over ``links``; others are not shaped.
 
@@ -79,6 +80,7 @@ def simulate(
     ``as_seen`` wraps the worker that a strategy sees. With ``checked``, a payload that changes before it has left, and
     parameters that change while their gradient is computed, are errors: they would train differently live. ``on_end``
     hears at what time, in ns, the run ended, also of one that fails. ``judging`` looks on, and ranks hear of it.
+    ``on_kill`` hears of a rank that is killed; unless it raises, the others go on.
 
     Raises: InputError; TrainingError, what a strategy raises, and PeerLost where it does not handle one: what was
     recorded until then is in ``sink``.
@@ -89,7 +91,7 @@ def simulate(
         layers=tuple(host.layer for host in hosts), samples=tuple(host.samples for host in hosts),
         allotment=Equal(iterations) if allotment is None else allotment,
         evaluate_every=evaluate_every, seed=seed, checked=checked, on_progress=on_progress, on_iteration=on_iteration,
-        judging=judging,
+        judging=judging, on_kill=on_kill,
     )  # fmt: skip
     sink.open([(host.name, host.layer) for host in hosts])
     simulation = _Simulation(setting, hosts, links, bottlenecks, unsteady, computes, sink)

@@ -87,8 +87,12 @@ class VirtualWorker(Messenger):
 
     def kill(self, _: object) -> None:
         """End everything here, as kill -9 would; peers learn it from their connections."""
-        if not self._tasks.serving:
-            return
+        if self._tasks.serving:
+            self._end_at_once()
+        if self._setting.on_kill is not None:  # of one that has ended its training, too: its process is there
+            self._setting.on_kill(self.rank)
+
+    def _end_at_once(self) -> None:
         self.killed = self._tasks.training
         self.die()
         now_ns = self.kernel.now_ns

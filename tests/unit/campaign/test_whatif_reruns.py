@@ -10,6 +10,7 @@ import pytest
 from commands import said
 from simulated_scenario import PARAMETERS, scenario, simulated
 
+from e2c_dl import strategies
 from e2c_dl.archive.read import open_archive
 from e2c_dl.diagnosis.diagnose import read_report
 from e2c_dl.errors import InputError
@@ -78,6 +79,21 @@ def test_where_segments_are_lost_by_design_luck_is_simulated_too(tmp_path: Path,
     assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"cut": [{"src": "edge-1", "dst": "cloud-1"}], "at": "1s", "for": "3s"},
+        {"pause": "cloud-1", "at": "1s", "for": "2s"},
+    ],
+    ids=["cut", "pause"],
+)
+@pytest.mark.parametrize("change", ["rate=0.3x", "rate=3x"])
+def test_a_stall_of_a_link_is_as_long_at_another_rate(tmp_path: Path, fault: dict[str, Any], change: str) -> None:
+    archive = ran(tmp_path, {"injected": {"seed": 1, "faults": [fault]}}, iterations=16, **SERVER)
+    found = answered(archive, "--set", f"link:edge-1->cloud-1.{change}")
+    assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.05)
+
+
 def test_a_link_that_is_slower_than_its_share_of_a_line_is_known_by_what_it_carried(tmp_path: Path) -> None:
     slow = {"seed": 1, "links": [{"src": "edge-1", "dst": "cloud-1", "rate_factor": 0.1}]}
     path = ran(tmp_path, {"bottlenecks": [{**UPLINK, "rate": "60mbit"}], "injected": slow}, **SERVER)
@@ -108,3 +124,11 @@ def test_the_generator_of_groups_is_the_same_host_without_another(tmp_path: Path
     assert without.topology.ranks[1].name == "cloud-1"
     with pytest.raises(InputError, match="without cloud-1: it is the generator .generator: 2.; name another generator"):
         training_without(load(designed), ["cloud-1"])
+
+
+@pytest.mark.parametrize("gone", ["edge-1", "edge-2"])
+def test_static_groups_have_no_generator_that_could_not_be_left_out(tmp_path: Path, gone: str) -> None:
+    settings = {"groups": "static", "group_size": 2, "generator": 1}
+    designed = scenario(tmp_path / "s", strategy="prague", strategy_settings=settings)
+    training = training_without(load(designed), [gone]).training
+    strategies.load("prague")(**training.strategy_settings).used_links(["edge", "cloud"])

@@ -22,8 +22,10 @@ from e2c_dl.trace.messages import join
 from e2c_dl.trace.model import COMPUTE, Phase
 from e2c_dl.worlds.allotment import Equal
 from e2c_dl.worlds.virtual import LinkModel, SharedRate
+from e2c_dl.worlds.virtual.capacity import UNLIMITED_BPS
 from e2c_dl.worlds.virtual.pace import Segment
 
+PAIRS = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
 HOST = Element(kind=ElementKind.HOST, src="a")
 GRADIENT = (Segment(Phase.FORWARD, -1, 0, 10), Segment(Phase.BACKWARD, 0, 10, 20))
 
@@ -102,3 +104,16 @@ def test_a_link_of_a_line_may_be_changed_by_itself_beside_its_line() -> None:
     slower = WhatIf.together([faster, scaled(first, 20.0)])
     assert world.shares_lines
     assert world.run_ns(faster) < world.replayed_ns < world.run_ns(slower)
+
+
+def test_a_link_that_nothing_limits_has_no_rate_that_ranks_could_choose_by() -> None:
+    links = {(src, dst): LinkModel(rate_bps=20e6 * (dst + 1)) if src < dst else LinkModel() for src, dst in PAIRS}
+    hosts, buckets = vw.hosts(4, of=vw.profile((120_000,))), (120_000,)
+    run = vw.run(strategies.load("butterfly"), size=4, seed=1, links=links, on_hosts=hosts, iterations=12)
+    training = Retraining(
+        strategy=strategies.load("butterfly"), samples=[host.samples for host in run.hosts], seed=1,
+        allotment=partial(Equal, 12), layout=Layout(dtype="float32", buckets=buckets),
+    )  # fmt: skip
+    world = training.world(run.trace, join(run.trace), {})
+    assert world.links[1, 0].rate_bps.values.tolist() == [UNLIMITED_BPS]
+    assert world.error == pytest.approx(0.0, abs=0.01)

@@ -9,11 +9,12 @@ import pytest
 from simulated_scenario import scenario, simulated
 
 from e2c_dl.archive.read import ReadArchive, host_records, open_archive
+from e2c_dl.archive.records import Cause
 from e2c_dl.archive.run import Outcome
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.drivers.virtual.changes import RunChanges
 from e2c_dl.drivers.virtual.hosts import records
-from e2c_dl.errors import E2cDlError
+from e2c_dl.errors import E2cDlError, TrainingError
 from e2c_dl.scenario.load import load
 from e2c_dl.trace.changes import Change, read_changes
 from e2c_dl.trace.model import ClockAlignment
@@ -112,6 +113,21 @@ def test_a_killed_rank_ends_the_run_which_says_so(tmp_path: Path, at: str) -> No
     assert [(change.what, change.whom, change.asked_s, change.asked_iteration) for change in made] == [
         (Change.KILL, "edge-2", *asked)
     ]
+
+
+def test_a_kill_ends_the_run_as_live_though_no_rank_waits_for_the_one_that_was_killed(tmp_path: Path) -> None:
+    emulation = {"compute": COMPUTE, "injected": faults({"kill": "edge-2", "at": "300ms"})}
+    asked = scenario(tmp_path / "small", emulation=emulation, iterations=ITERATIONS, strategy="asyncparameterserver")
+    with pytest.raises(TrainingError, match=r"lost rank 1 \(edge-2\): its process was killed"):
+        simulated(asked, shapes_only=True)
+    archive = open_archive(tmp_path / "small-archive")
+    assert archive.run.outcome is Outcome.FAILED
+    assert {host: end and end.cause for host, end in archive.outcomes(["cloud-1", "edge-1", "edge-2"]).items()} == {
+        "cloud-1": Cause.LOST_PEER, "edge-1": Cause.LOST_PEER, "edge-2": None,
+    }  # fmt: skip
+    left = archive.host("edge-1").outcome()
+    assert left is not None and (left.origin, left.iterations_done < ITERATIONS) == (1, True)
+    assert 0.2 < left.seconds <= 0.3
 
 
 def test_a_cut_for_good_of_a_link_that_never_stops_changing_ends_the_run(tmp_path: Path) -> None:

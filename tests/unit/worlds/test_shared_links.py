@@ -1,17 +1,25 @@
-"""Ideal links that share bottlenecks: rates are max-min fair at any moment, and what is idle costs nothing."""
+"""Links that share bottlenecks: rates are max-min fair at any moment, what is idle costs nothing, and waiting shows."""
 
 from __future__ import annotations
 
 from heapq import heappop
 from typing import Any
 
+import numpy as np
 import pytest
+import virtual_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from e2c_dl.worlds.virtual import SharedRate
+from e2c_dl.ethernet import wire_bits
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.base import Message, Worker
+from e2c_dl.topology import Discipline
+from e2c_dl.trace.model import Phase
+from e2c_dl.worlds.virtual import LinkModel, SharedRate
 from e2c_dl.worlds.virtual.capacity import Capacity
 from e2c_dl.worlds.virtual.kernel import Kernel
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES
 from e2c_dl.worlds.virtual.shared import BitStream, Fluid
 
 RATES = st.sampled_from([1.0, 2.0, 3.0, 7.0, 10.0])  # bits per ns; equal ones meet their limits together
@@ -83,3 +91,27 @@ def test_while_the_same_links_send_at_the_same_rates_nothing_is_shared_anew(monk
     fluid.changed()
     assert list(passes(kernel)) == [*range(100, 1001, 100)]
     assert {*asked} <= {0, 1000}
+
+
+@pytest.mark.parametrize("discipline", list(Discipline))
+def test_a_message_begins_to_arrive_when_it_has_waited_for_the_line(discipline: Discipline) -> None:
+    """It is one segment, which waits behind those of another link: it arrives as fast as the line carries it."""
+    small, line_bps = np.zeros(250, np.float32), 8e6
+
+    async def script(worker: Worker) -> None:
+        if worker.rank == 0:
+            await worker.send(2, Message(kind="bulk", payload=np.zeros(25_000, np.float32)))
+        elif worker.rank == 1:
+            await worker.receive_any("nothing", timeout_s=0.01)
+            await worker.send(2, Message(kind="small", payload=small))
+        else:
+            await worker.receive("small", src=1)
+            await worker.receive("bulk", src=0)
+
+    tcp = Tcp(congestion_control="cubic", slow_start_after_idle=False)
+    links = virtual_world.everywhere(3, LinkModel(rate_bps=1e9, delay_s=0.005, tcp=tcp))
+    shared = SharedRate(rate_bps=line_bps, links=((0, 2), (1, 2)), discipline=discipline)
+    run = virtual_world.run(virtual_world.scripted(script), size=3, links=links, bottlenecks=[shared])
+    spans = run.spans(2, Phase.RECEIVE)
+    (span,) = spans[spans["src"] == 1]
+    assert span["end_ns"] - span["start_ns"] <= wire_bits(MESSAGE_HEADER_BYTES + small.nbytes) / line_bps * 1e9

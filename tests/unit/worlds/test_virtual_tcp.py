@@ -207,6 +207,18 @@ def test_a_lost_probe_costs_a_time_out_and_each_further_one_twice_as_much() -> N
     assert outs_ms == pytest.approx([60 + timeout_ms, 60 + 3 * timeout_ms], abs=1)
 
 
+@pytest.mark.parametrize("outs", [1, 2, 4])
+def test_time_outs_one_after_another_leave_as_much_as_one(outs: int) -> None:
+    path = Path(*range(1000))  # nothing that is sent comes
+    path.connection.window.segments = 20.0
+    path.connection.extend(20, restart=False)
+    while path.connection.trips.backoff < outs:
+        path.kernel.now_ns, _, action, argument = path.kernel.heap.pop(0)
+        path.kernel.heap.sort()
+        action(argument)
+    assert (path.connection.window.segments, path.connection.window.threshold) == (1.0, 14.0)  # 20 x 0.7
+
+
 def test_a_lost_retransmission_is_seen_by_what_came_after_it() -> None:
     def times(lost: Collection[int]) -> list[float]:
         path = Path(*lost)

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from e2c_dl.dynamics.fair_queue import FairQueue
-from e2c_dl.ethernet import FULL_FRAME_BITS
+from e2c_dl.ethernet import FULL_FRAME_BITS, wire_bits
 from e2c_dl.topology import Discipline
 from e2c_dl.worlds.virtual.capacity import Capacity, Step
 from e2c_dl.worlds.virtual.kernel import Kernel
-from e2c_dl.worlds.virtual.links import SharedRate
+from e2c_dl.worlds.virtual.links import MESSAGE_HEADER_BYTES, SharedRate
 from e2c_dl.worlds.virtual.tcp.connection import Train
 
 
@@ -32,10 +32,11 @@ class Flow(Protocol):
 
     def bits(self, train: Train, /) -> int: ...
 
-    def passed(self, train: Train, departed_ns: int, /) -> None: ...
+    def passed(self, train: Train, departed_ns: int, header_ns: int, /) -> None: ...
 
 
 Arrival = tuple[Flow, Train]
+_HEADER_BITS = wire_bits(MESSAGE_HEADER_BYTES)
 
 
 class SharedQueue:
@@ -61,11 +62,13 @@ class SharedQueue:
         self._busy = arrival is not None
         if arrival is not None:
             flow, train = arrival
-            self._kernel.at(self._capacity.finish_ns(now_ns, flow.bits(train)), self._served, arrival)
+            bits = flow.bits(train)
+            header_ns = self._capacity.finish_ns(now_ns, min(bits, _HEADER_BITS))
+            self._kernel.at(self._capacity.finish_ns(now_ns, bits), self._served, (flow, train, header_ns))
 
-    def _served(self, arrival: Arrival) -> None:
-        flow, train = arrival
-        flow.passed(train, self._kernel.now_ns)
+    def _served(self, served: tuple[Flow, Train, int]) -> None:
+        flow, train, header_ns = served
+        flow.passed(train, self._kernel.now_ns, header_ns)
         self._serve()
 
 

@@ -289,9 +289,10 @@ class Connection:
         self._outstanding = deque(train for train in self._outstanding if train.kept > train.first)
         self.out = sum(train.end - train.first for train in self._outstanding)
         self._suspected = []
+        again = self.trips.backoff > 0
         self.trips.backoff += 1
         if missing := [part for first, end in union(lost) for part in self.received.missing(first, end)]:
-            self.window.timed_out()
+            self.window.timed_out(again=again)
             self._again = union([*self._again, *missing])
             self._recover, self._reduction = self.next, None
         self._arm()

@@ -71,10 +71,14 @@ class Window:
         self.threshold = self.segments = max(_LEAST, float(int(self.segments * beta)))  # whole, as in Linux
         self._epoch_s = -1.0
 
-    def timed_out(self) -> None:
-        """Nothing has come for a retransmission time-out: begin with one segment (RFC 5681, 3.1)."""
-        self.lost()
-        self.segments = 1.0
+    def timed_out(self, *, again: bool = False) -> None:
+        """Nothing has come for a retransmission time-out: begin with one segment (RFC 5681, 3.1).
+
+        ``again``: nor has what the time-out before had sent again, of which the threshold is told already.
+        """
+        if not again:
+            self.lost()
+        self.segments, self._epoch_s = 1.0, -1.0
         self._most = 0.0  # Linux begins cubic anew (bictcp_state); RFC 9438, 4.8 leaves that open
 
     def quiet(self, for_s: float) -> None:

@@ -168,8 +168,10 @@ class TcpWire(Wire):
                 bits -= underway.short_bits
         return bits
 
-    def passed(self, train: Train, departed_ns: int) -> None:
-        """``train`` leaves for the receiver at ``departed_ns``."""
+    def passed(self, train: Train, departed_ns: int, header_ns: int = 0) -> None:
+        """``train`` leaves for the receiver at ``departed_ns``. ``header_ns``: when what it begins with has left a line
+        that others share.
+        """
         now = self._in_force.at(departed_ns)  # a change while it is on its way does not touch it
         self._delay_ns = round(now.delay_s * 1e9)
         arrived_ns = expected_ns = departed_ns + self._delay_ns
@@ -180,15 +182,18 @@ class TcpWire(Wire):
         self.arrived_ns = arrived_ns = max(arrived_ns, before_ns)
         # segments that overtake are acknowledged as they come: in the mean, as if there were no jitter
         self._connection.arrives(train, expected_ns + self._back_ns)
-        self._hand_over(before_ns)
+        self._hand_over(before_ns, header_ns)
 
-    def _hand_over(self, before_ns: int) -> None:
-        """What is complete with what has come now; the last came at ``before_ns``."""
+    def _hand_over(self, before_ns: int, header_ns: int) -> None:
+        """What is complete with what has come now, and left a line from ``header_ns`` on; the last came at
+        ``before_ns``.
+        """
         complete, arriving = self._connection.received.complete, self._arriving
         for underway in takewhile(lambda one: one.first < complete, tuple(arriving)):
             transfer = underway.transfer
             if transfer.begun_ns == FOREVER:
-                transfer.begun_ns = min(self.arrived_ns, max(before_ns, underway.header_ns + self._delay_ns))
+                left_ns = max(underway.header_ns, header_ns)
+                transfer.begun_ns = min(self.arrived_ns, max(before_ns, left_ns + self._delay_ns))
             if underway.end <= complete:
                 arriving.popleft()
                 self.kernel.at(self.arrived_ns, self._on_arrival, transfer)
