@@ -17,20 +17,21 @@ the slower one must be PAIR times as slow, and so must one in what no phase name
 a processor (:mod:`.processors`).
 
 Hosts whose batches follow their speed while they run make themselves smaller ones: gradients and loading of data are
-held to what batches of so many samples take, as far as their changes tell (:mod:`.batches`). What all of a class share
-at the same time is the machine's doing, where they run on machines: it is said, and taken off before judging.
+held to what batches of so many samples take, as far as their changes tell (:mod:`.batches`). What most of a class share
+at the same time is the machine's doing, where they run on machines: it is said, and taken off before judging
+(:mod:`.common`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import noise_of
+from e2c_dl.diagnosis.detection.common import without_common
 from e2c_dl.diagnosis.detection.host_classes import HostClass, classes
 from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.host_verdicts import (
@@ -46,8 +47,8 @@ from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.noise import in_common
 from e2c_dl.diagnosis.detection.peers import Peers, peers_by_layers
 from e2c_dl.diagnosis.detection.processors import Kept, processor_series
-from e2c_dl.diagnosis.detection.series import FLOOR, WORTH, Levelled
-from e2c_dl.diagnosis.detection.together import levelled_together, shared_by
+from e2c_dl.diagnosis.detection.series import FLOOR, Levelled
+from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.unnamed import unnamed_series
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN
@@ -67,7 +68,6 @@ ITSELF = "at its fastest it took"
 OTHER_SIZES = "its batches are of another size than {}, and their changes tell too little of samples"
 OF_PEERS, OF_FIRST = "those of its peers", "its first ones"
 ALONE = "no other host of that hardware and batch size to compare it with"
-SHARED_BY = 0.75  # of a class: so many slow at the same time are slow for a common reason
 
 
 def host_departures(
@@ -158,7 +158,7 @@ def _in_class(
         ]
         return found, [*_unsure(of, found, part, OF_FIRST, design)]
     if len(alike) >= MIN_PEERS and not design.reference.modelled:
-        own, limitations = _without_common(of, own, part, design)
+        own, limitations = without_common(of, own, part, design, _layers(alike, design))
     if len(alike) == 1:
         known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN
         if part is Part.COMPUTE:
@@ -266,23 +266,3 @@ def _compared(alike: Sequence[HostSeries], group: Peers) -> str:
         return f"{len(fastest)} of {len(alike)} alike take"
     few = f"only {some('host', fastest)}"
     return f"{few} of {len(alike)} alike, of which it is not known whether they are the normal ones, take"
-
-
-def _without_common(
-    of: HostClass, own: Sequence[Levelled], part: Part, design: Design
-) -> tuple[list[Levelled], list[Limitation]]:
-    """``own`` without what most of them were slower by at the same time, and that said."""
-    alike = [each.series for each in of.alike]
-    common = shared_by(SHARED_BY, alike, [one.base for one in own])
-    if common is None:
-        return list(own), []
-    judged = levelled([common.series])[0].judged(0.0, max(map(of.unsure, of.alike)))
-    if not judged.departs.any():
-        return list(own), []
-    steps = np.where(judged.windows, judged.beyond, 0.0)
-    taken = [replace(each, values=each.values - common.of(each, steps)) for each in alike]
-    if judged.excess_s < WORTH * design.judged_s:
-        return levelled(taken, turns=True), []
-    slower = f"{judged.slowdown:.1f} x slower at the same time, since second {judged.stretches.onset_s:.3g}"
-    sentence = f"Most of {{}} were {slower}, in {part.value}: none of them is blamed for it."
-    return levelled(taken, turns=True), [Limitation.of(sentence, "host", [each.host for each in of.alike])]
