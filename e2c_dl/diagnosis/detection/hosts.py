@@ -50,7 +50,7 @@ from e2c_dl.diagnosis.detection.processors import Kept, processor_series
 from e2c_dl.diagnosis.detection.series import FLOOR, Levelled
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.unnamed import unnamed_series
-from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Limitation, Part, some
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.trace.model import Phase, RankTrace, Trace
 
@@ -110,8 +110,20 @@ def host_departures(
     return Judgement(
         departures=tuple(each for each in made if each is not None), limitations=together(limitations),
         least_visible=max(visible, default=None), judged=seen_at(verdicts), looked=looked(verdicts),
-        held=frozenset(element_of(each.of.host) for each in computing if each.compared != ITSELF),
+        held=_held(verdicts, design),
     )  # fmt: skip
+
+
+def _held(verdicts: Sequence[HostVerdict], design: Design) -> frozenset[Element]:
+    """Hosts whose computing was held to another's or a model's, and so was all that they do for long."""
+    by_past = [each for each in verdicts if each.compared == ITSELF]
+    never = {each.of.host for each in by_past if each.of.part is Part.COMPUTE or _matters(each.of, design)}
+    return frozenset(element_of(each.of.host) for each in verdicts
+                     if each.of.part is Part.COMPUTE and each.of.host not in never)  # fmt: skip
+
+
+def _matters(of: HostSeries, design: Design) -> bool:
+    return bool(of.series.spent_s.sum() >= MATTERS * design.judged_s)
 
 
 def _series(
@@ -163,7 +175,7 @@ def _in_class(
         known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN
         if part is Part.COMPUTE:
             limitations.append(unjudged(alike[0].host, "computes slower all the time", ALONE))
-        elif known and alike[0].series.spent_s.sum() >= MATTERS * design.judged_s:
+        elif known and _matters(alike[0], design):
             alone = f"no other host of that hardware has a like {part.value}"
             limitations.append(unjudged(alike[0].host, f"is slower in its {part.value} all the time", alone))
         (one,) = own
@@ -198,9 +210,8 @@ def _unsure(
 ) -> Iterator[Limitation]:
     """Hosts that may be clearly slower, whose batches are of other sizes than ``others``, and it cannot be told."""
     for each in verdicts:
-        apart, series = each.judged.apart if of.per_sample is not None else 0.0, each.of.series
-        matters = series.spent_s.sum() >= MATTERS * design.judged_s
-        if apart >= UNSURE and matters and not each.judged.departs.any():
+        apart = each.judged.apart if of.per_sample is not None else 0.0
+        if apart >= UNSURE and _matters(each.of, design) and not each.judged.departs.any():
             what = f"is slower in its {part.value} all the time, if by less than {np.exp(apart):.1f} x"
             yield unjudged(each.of.host, what, OTHER_SIZES.format(others))
 
