@@ -31,7 +31,7 @@ import numpy as np
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.change_points import noise_of
-from e2c_dl.diagnosis.detection.common import without_common
+from e2c_dl.diagnosis.detection.common import without_common, without_usual
 from e2c_dl.diagnosis.detection.host_classes import HostClass, classes
 from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.host_verdicts import (
@@ -169,7 +169,7 @@ def _in_class(
             for each, one, reference in zip(alike, own, references, strict=True)
         ]
         return found, [*_unsure(of, found, part, OF_FIRST, design)]
-    if len(alike) >= MIN_PEERS and not design.reference.modelled:
+    if len(alike) >= (MIN_PEERS if design.some else 2) and not design.reference.modelled:
         own, limitations = without_common(of, own, part, design, _layers(alike, design))
     if len(alike) == 1:
         known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN
@@ -190,6 +190,9 @@ def _in_class(
     )  # fmt: skip
     least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
     found = _among_peers(of, own, part, design, least_s)
+    if not design.reference.modelled:
+        found, usual = without_usual(found, part, design, _layers(alike, design))
+        limitations += usual
     return found, [*limitations, *_unsure(of, found, part, OF_PEERS, design)]
 
 
