@@ -36,6 +36,7 @@ from e2c_dl.diagnosis.detection.host_classes import HostClass, classes
 from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.host_verdicts import (
     HostVerdict,
+    about_warm_up,
     departure,
     element_of,
     looked,
@@ -81,7 +82,7 @@ def host_departures(
         oversubscribed = "No verdict on compute: the hosts were given more cores than the machine has."
         return Judgement(limitations=(Limitation(sentence=oversubscribed),))
     verdicts: list[HostVerdict] = []
-    limitations: list[Limitation] = []
+    limitations = [*about_warm_up(trace, design)]
     data_s: dict[str, float] = {}
     parts = (Part.DATA, *(each for each in PHASES if each is not Part.DATA))
     if design.reference.batches_change and not all(_tells_samples(rank) for rank in trace.ranks):
