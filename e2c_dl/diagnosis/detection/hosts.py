@@ -25,6 +25,7 @@ at the same time is the machine's doing, where they run on machines: it is said,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -107,7 +108,7 @@ def host_departures(
     by_host = {rank.host: [each for each in verdicts if each.of.host == rank.host] for rank in trace.ranks}
     made = [departure(own, design) for own in by_host.values()]
     computing = [each for each in verdicts if each.of.part is Part.COMPUTE]
-    visible = [each.judged.resolution for each in computing]
+    visible = [each.judged.resolution for each in computing if each.compared != ITSELF]
     return Judgement(
         departures=tuple(each for each in made if each is not None), limitations=together(limitations),
         least_visible=max(visible, default=None), judged=seen_at(verdicts), looked=looked(verdicts),
@@ -245,10 +246,22 @@ def _among_peers(
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"
     aparts = [max(apart, _by_chance(each), _apart_by_batches(of, own, group, at)) for at, each in enumerate(alike)]
+    judged = [one.judged(reference, far).clear for one, far in zip(own, aparts, strict=True)]
+    errors = [_reference_error(own, group, place) for place in range(len(own))]
     return [
-        HostVerdict(of=each, judged=one.judged(reference, far).clear, compared=compared)
-        for each, one, far in zip(alike, own, aparts, strict=True)
+        HostVerdict(of=each, judged=replace(one, reference_error=error), compared=compared)
+        for each, one, error in zip(alike, judged, errors, strict=True)
     ]
+
+
+def _reference_error(own: Sequence[Levelled], group: Peers, place: int) -> float:
+    """Standard error of what the others of the fastest ``group`` tell, if the host at ``place`` were slower than they.
+
+    Of one whose others are unknown, that of itself: they are as uncertain as it is.
+    """
+    others = [own[other] for other in group.fastest if other != place] or [own[place]]
+    errors = [other.noise / np.sqrt(len(other.series)) for other in others]
+    return float(np.median(errors) / np.sqrt(len(others)))
 
 
 def _apart_by_batches(of: HostClass, own: Sequence[Levelled], group: Peers, place: int) -> float:
