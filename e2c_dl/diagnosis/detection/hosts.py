@@ -19,7 +19,7 @@ a processor (:mod:`.processors`).
 Hosts whose batches follow their speed while they run make themselves smaller ones: gradients and loading of data are
 held to what batches of so many samples take, as far as their changes tell (:mod:`.batches`). What most of a class share
 at the same time is the machine's doing, where they run on machines: it is said, and taken off before judging
-(:mod:`.common`).
+(:mod:`.blameless`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ import numpy as np
 
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.blameless import without_common, without_usual
 from e2c_dl.diagnosis.detection.change_points import noise_of
-from e2c_dl.diagnosis.detection.common import without_common, without_usual
 from e2c_dl.diagnosis.detection.host_classes import HostClass, classes
 from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.host_verdicts import (
