@@ -21,7 +21,7 @@ Segments = list[tuple[int, int]]
 """(first, beyond the last) of each."""
 
 PENALTY = 3.0  # two parameters more, level and place, and a margin
-MOST_WINDOWS = 2048  # longer series are pooled: no shorter stretch of them costs anything
+MOST_WINDOWS = 4096  # longer series are pooled: time grows by the square of a stretch without changes
 MAD_OF_NORMAL = 0.6745
 EXCITED = 4.0  # standard errors of a mean of 1, 2, 4, ... windows from the median: fewer is noise
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,13 @@ from e2c_dl.diagnosis.departures import Departure, Looked
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries
 from e2c_dl.diagnosis.detection.series import WORTH, Judged
-from e2c_dl.diagnosis.model import Element, ElementKind, Limitation, Part
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Limitation, Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.trace.warm_up import warm_up
+
+LEAST_USUAL = 3  # iterations
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,6 +62,23 @@ def looked(verdicts: Sequence[HostVerdict]) -> dict[Element, Looked]:
 def unjudged(host: str, what: str, why: str) -> Limitation:
     """That it is not known whether ``host`` does ``what``, and why: for :func:`together`."""
     return Limitation(sentence=f"{host}\0{what}\0{why}")
+
+
+def about_warm_up(trace: Trace, design: Design) -> Iterator[Limitation]:
+    """That the first iterations took longer, where that is material: nobody is judged by them."""
+    lost_s, first = 0.0, 0
+    for rank in trace.ranks:
+        spans = rank.of(Phase.ITERATION)
+        took_s = (spans["end_ns"] - spans["start_ns"])[np.argsort(spans["iteration"], kind="stable")] / 1e9
+        first = warm_up(len(took_s))
+        if len(took_s) >= first + LEAST_USUAL:
+            usual_s = max(np.median(took_s[first:]), np.median(took_s[first : first + LEAST_USUAL]))  # slow until later
+            lost_s = max(lost_s, float(took_s[:first].sum() - first * usual_s))
+    if lost_s >= (1 - 1 / MATERIAL_SPEEDUP) * design.judged_s:
+        longer = f"{formatting.seconds(lost_s)} longer than as many usual ones"
+        share = f"{formatting.percent(lost_s / design.judged_s)} of the run"
+        began = f"the first {formatting.count(first, 'iteration')} took {longer}, {share}"
+        yield Limitation(sentence=f"Of warm-up nobody is judged: {began}.")
 
 
 def together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:

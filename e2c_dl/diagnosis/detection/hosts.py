@@ -17,8 +17,9 @@ the slower one must be PAIR times as slow, and so must one in what no phase name
 a processor (:mod:`.processors`).
 
 Hosts whose batches follow their speed while they run make themselves smaller ones: gradients and loading of data are
-held to what batches of so many samples take, as far as their changes tell (:mod:`.batches`). What all of a class share
-at the same time is the machine's doing, where they run on machines: it is said, and taken off before judging.
+held to what batches of so many samples take, as far as their changes tell (:mod:`.batches`). What most of a class share
+at the same time is the machine's doing, where they run on machines: it is said, and taken off before judging
+(:mod:`.blameless`).
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ import numpy as np
 
 from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.blameless import without_common, without_usual
 from e2c_dl.diagnosis.detection.change_points import noise_of
 from e2c_dl.diagnosis.detection.host_classes import HostClass, classes
 from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.host_verdicts import (
     HostVerdict,
+    about_warm_up,
     departure,
     element_of,
     looked,
@@ -46,10 +49,10 @@ from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.noise import in_common
 from e2c_dl.diagnosis.detection.peers import Peers, peers_by_layers
 from e2c_dl.diagnosis.detection.processors import Kept, processor_series
-from e2c_dl.diagnosis.detection.series import FLOOR, WORTH, Levelled
-from e2c_dl.diagnosis.detection.together import levelled_together, shared_by
+from e2c_dl.diagnosis.detection.series import FLOOR, Levelled
+from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.unnamed import unnamed_series
-from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Limitation, Part, some
+from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Limitation, Part, some
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.trace.model import Phase, RankTrace, Trace
 
@@ -67,7 +70,6 @@ ITSELF = "at its fastest it took"
 OTHER_SIZES = "its batches are of another size than {}, and their changes tell too little of samples"
 OF_PEERS, OF_FIRST = "those of its peers", "its first ones"
 ALONE = "no other host of that hardware and batch size to compare it with"
-SHARED_BY = 0.75  # of a class: so many slow at the same time are slow for a common reason
 
 
 def host_departures(
@@ -81,7 +83,7 @@ def host_departures(
         oversubscribed = "No verdict on compute: the hosts were given more cores than the machine has."
         return Judgement(limitations=(Limitation(sentence=oversubscribed),))
     verdicts: list[HostVerdict] = []
-    limitations: list[Limitation] = []
+    limitations = [*about_warm_up(trace, design)]
     data_s: dict[str, float] = {}
     parts = (Part.DATA, *(each for each in PHASES if each is not Part.DATA))
     if design.reference.batches_change and not all(_tells_samples(rank) for rank in trace.ranks):
@@ -106,12 +108,24 @@ def host_departures(
     by_host = {rank.host: [each for each in verdicts if each.of.host == rank.host] for rank in trace.ranks}
     made = [departure(own, design) for own in by_host.values()]
     computing = [each for each in verdicts if each.of.part is Part.COMPUTE]
-    visible = [each.judged.resolution for each in computing]
+    visible = [each.judged.resolution for each in computing if each.compared != ITSELF]
     return Judgement(
         departures=tuple(each for each in made if each is not None), limitations=together(limitations),
         least_visible=max(visible, default=None), judged=seen_at(verdicts), looked=looked(verdicts),
-        held=frozenset(element_of(each.of.host) for each in computing if each.compared != ITSELF),
+        held=_held(verdicts, design),
     )  # fmt: skip
+
+
+def _held(verdicts: Sequence[HostVerdict], design: Design) -> frozenset[Element]:
+    """Hosts whose computing was held to another's or a model's, and so was all that they do for long."""
+    by_past = [each for each in verdicts if each.compared == ITSELF]
+    never = {each.of.host for each in by_past if each.of.part is Part.COMPUTE or _matters(each.of, design)}
+    return frozenset(element_of(each.of.host) for each in verdicts
+                     if each.of.part is Part.COMPUTE and each.of.host not in never)  # fmt: skip
+
+
+def _matters(of: HostSeries, design: Design) -> bool:
+    return bool(of.series.spent_s.sum() >= MATTERS * design.judged_s)
 
 
 def _series(
@@ -157,13 +171,13 @@ def _in_class(
             for each, one, reference in zip(alike, own, references, strict=True)
         ]
         return found, [*_unsure(of, found, part, OF_FIRST, design)]
-    if len(alike) >= MIN_PEERS and not design.reference.modelled:
-        own, limitations = _without_common(of, own, part, design)
+    if len(alike) >= (MIN_PEERS if design.some else 2) and not design.reference.modelled:
+        own, limitations = without_common(of, own, part, design, _layers(alike, design))
     if len(alike) == 1:
         known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN
         if part is Part.COMPUTE:
             limitations.append(unjudged(alike[0].host, "computes slower all the time", ALONE))
-        elif known and alike[0].series.spent_s.sum() >= MATTERS * design.judged_s:
+        elif known and _matters(alike[0], design):
             alone = f"no other host of that hardware has a like {part.value}"
             limitations.append(unjudged(alike[0].host, f"is slower in its {part.value} all the time", alone))
         (one,) = own
@@ -178,6 +192,9 @@ def _in_class(
     )  # fmt: skip
     least_s = max(paced_s, default=0.0) if part is Part.COMPUTE else 0.0
     found = _among_peers(of, own, part, design, least_s)
+    if not design.reference.modelled:
+        found, usual = without_usual(found, part, design, _layers(alike, design))
+        limitations += usual
     return found, [*limitations, *_unsure(of, found, part, OF_PEERS, design)]
 
 
@@ -198,9 +215,8 @@ def _unsure(
 ) -> Iterator[Limitation]:
     """Hosts that may be clearly slower, whose batches are of other sizes than ``others``, and it cannot be told."""
     for each in verdicts:
-        apart, series = each.judged.apart if of.per_sample is not None else 0.0, each.of.series
-        matters = series.spent_s.sum() >= MATTERS * design.judged_s
-        if apart >= UNSURE and matters and not each.judged.departs.any():
+        apart = each.judged.apart if of.per_sample is not None else 0.0
+        if apart >= UNSURE and _matters(each.of, design) and not each.judged.departs.any():
             what = f"is slower in its {part.value} all the time, if by less than {np.exp(apart):.1f} x"
             yield unjudged(each.of.host, what, OTHER_SIZES.format(others))
 
@@ -230,10 +246,22 @@ def _among_peers(
     if least_s > np.exp(reference):  # that it is paced to take: what drawing takes longer, a gradient makes up for
         reference, compared = float(np.log(least_s)), "it is paced to take"
     aparts = [max(apart, _by_chance(each), _apart_by_batches(of, own, group, at)) for at, each in enumerate(alike)]
+    judged = [one.judged(reference, far).clear for one, far in zip(own, aparts, strict=True)]
+    errors = [_reference_error(own, group, place) for place in range(len(own))]
     return [
-        HostVerdict(of=each, judged=one.judged(reference, far).clear, compared=compared)
-        for each, one, far in zip(alike, own, aparts, strict=True)
+        HostVerdict(of=each, judged=replace(one, reference_error=error), compared=compared)
+        for each, one, error in zip(alike, judged, errors, strict=True)
     ]
+
+
+def _reference_error(own: Sequence[Levelled], group: Peers, place: int) -> float:
+    """Standard error of what the others of the fastest ``group`` tell, if the host at ``place`` were slower than they.
+
+    Of one whose others are unknown, that of itself: they are as uncertain as it is.
+    """
+    others = [own[other] for other in group.fastest if other != place] or [own[place]]
+    errors = [other.noise / np.sqrt(len(other.series)) for other in others]
+    return float(np.median(errors) / np.sqrt(len(others)))
 
 
 def _apart_by_batches(of: HostClass, own: Sequence[Levelled], group: Peers, place: int) -> float:
@@ -266,23 +294,3 @@ def _compared(alike: Sequence[HostSeries], group: Peers) -> str:
         return f"{len(fastest)} of {len(alike)} alike take"
     few = f"only {some('host', fastest)}"
     return f"{few} of {len(alike)} alike, of which it is not known whether they are the normal ones, take"
-
-
-def _without_common(
-    of: HostClass, own: Sequence[Levelled], part: Part, design: Design
-) -> tuple[list[Levelled], list[Limitation]]:
-    """``own`` without what most of them were slower by at the same time, and that said."""
-    alike = [each.series for each in of.alike]
-    common = shared_by(SHARED_BY, alike, [one.base for one in own])
-    if common is None:
-        return list(own), []
-    judged = levelled([common.series])[0].judged(0.0, max(map(of.unsure, of.alike)))
-    if not judged.departs.any():
-        return list(own), []
-    steps = np.where(judged.windows, judged.beyond, 0.0)
-    taken = [replace(each, values=each.values - common.of(each, steps)) for each in alike]
-    if judged.excess_s < WORTH * design.judged_s:
-        return levelled(taken, turns=True), []
-    slower = f"{judged.slowdown:.1f} x slower at the same time, since second {judged.stretches.onset_s:.3g}"
-    sentence = f"Most of {{}} were {slower}, in {part.value}: none of them is blamed for it."
-    return levelled(taken, turns=True), [Limitation.of(sentence, "host", [each.host for each in of.alike])]

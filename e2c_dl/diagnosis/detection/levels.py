@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles, noise_of, segments
 from e2c_dl.diagnosis.detection.noise import LEAST_NOISE, LEAST_POOLED, POOLED_AS, pooled, pooled_as
-from e2c_dl.diagnosis.detection.recurrence import almost_one_stretch, by_turns, recurring
+from e2c_dl.diagnosis.detection.recurrence import almost_one_stretch, by_turns, recurring, recurring_of_many
 from e2c_dl.diagnosis.detection.series import FLOOR_MODELLED, Levelled, Series
 
 TOLD_BY_OTHERS = 2.5  # standard errors by which a level must depart, where others tell when
@@ -64,6 +64,8 @@ def _levelled(series: Series, noise: float, known: float | None, *, turns: bool)
         touched = by_turns(series.values, known)
         if touched is not None and len(own.found) > 1 and almost_one_stretch(touched):
             return own  # which windows noise took across tells nothing of when
+    if touched is None:
+        touched = recurring_of_many(series.begins_s, series.values)
     return own if touched is None else told_better(own, touched, RECURRENCE)
 
 

@@ -23,11 +23,15 @@ have, none of 10,000; of twice as much one in a hundred of 12 windows, one in 50
 recur in them are so only if PLAIN times the noise that is left apart (of normal noise one of 50,000 series of 7 windows
 is 23 times, of 10 windows 13 times).
 
+Of more than MOST_WINDOWS, values are split in two all the same. Periods are folded about the strongest frequencies only
+(:func:`recurring_of_many`), where values alone do not tell.
+
 Source: phase folding; Kovacs, Zucker, Mazeh, "A box-fitting algorithm in the search for periodic transits", A&A 2002.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,9 +42,14 @@ from e2c_dl.diagnosis.detection.change_points import Doubles
 LEAST = 3  # times: of two, nothing recurs
 LEAST_WINDOWS = 12
 FEW = 20
-MOST_WINDOWS = 256  # where there are more, each stretch has enough of them to be told by itself
+MOST_WINDOWS = 256  # of which all periods are folded; plain levels are told of as many
+MOST_FOLDED = 8192
+LONGEST = 32  # windows, of a period of many: of a longer one each stretch is told by itself
+LEAST_POWER = 1e-12
+STRONGEST, ABOVE_NOISE = 4, 2.0  # frequencies; times the logarithm of the windows: of noise one of 2 n is as strong
 SHORTEST = 2.5  # windows
 MOST_OF_PERIOD = 0.5  # that is touched: of more, the rest would be the disturbance
+LENGTHS, APART, MOST_LENGTHS = 12, 1.6, 64  # of arcs; times between two of them; of lengths in between
 CLEAR = 7.0
 CLEAR_OF_FEW = 8.4
 CLEAR_OF_KNOWN, AS_KNOWN = 5.5, 1.6  # standard errors of a noise that peers tell; times it that chance may leave
@@ -72,13 +81,31 @@ def recurring(begins_s: Doubles, values: Doubles, known_noise: float | None = No
     return touched if clear else None
 
 
+def recurring_of_many(begins_s: Doubles, values: Doubles) -> npt.NDArray[np.bool_] | None:
+    """The same of more than MOST_WINDOWS, where periods of seconds are folded, and those of windows.
+
+    Only about the frequencies that are strongest in them, as folding all would take the square of the windows.
+    """
+    count = len(values)
+    if not MOST_WINDOWS < count <= MOST_FOLDED:
+        return None
+    found: list[_Levels] = []
+    for begins in (begins_s, np.arange(count, dtype=np.float64)):
+        for periods in _strongest(begins, values):
+            touched = _best_arc(np.argsort(begins % periods[:, None], axis=1, kind="stable"), values, finely=True)
+            if touched is not None:
+                found.append(_Levels.of(values, touched))
+    clear = [each for each in found if each.clear >= CLEAR * each.left]
+    return min(clear, key=lambda each: each.left).touched if clear else None
+
+
 def by_turns(values: Doubles, known_noise: float | None = None) -> npt.NDArray[np.bool_] | None:
     """Which windows are slow, of a series that is by turns, shape as ``values``; None: it is not clearly.
 
     ``known_noise``: of one window, as many series that are alike have it.
     """
     count = len(values)
-    if not LEAST_OF_PLAIN <= count <= MOST_WINDOWS:
+    if count < LEAST_OF_PLAIN:
         return None
     levels = _Levels.of(values, _upper(values))
     of_noise = NORMAL_SPLIT * np.sqrt(count)
@@ -160,22 +187,58 @@ def _periods_s(begins_s: Doubles) -> Doubles:
     return np.geomspace(least_s, most_s, 2 + int(2 * np.log(most_s / least_s) * span_s / window_s))
 
 
-def _best_arc(orders: npt.NDArray[np.intp], values: Doubles) -> npt.NDArray[np.bool_] | None:
+def _strongest(begins: Doubles, values: Doubles) -> Iterator[Doubles]:
+    """Periods about each frequency that stands out, as dense as :func:`_periods_s`."""
+    window = float(np.median(np.diff(begins)))
+    if window <= 0:
+        return
+    evenly = np.arange(begins[0], begins[-1] + window, window)
+    even = values[np.searchsorted(begins, evenly, side="right") - 1]
+    count = len(even)
+    power = np.abs(np.fft.rfft(even - even.mean())) ** 2 / max(count * float(even.var()), LEAST_POWER)
+    cycles = np.arange(len(power))
+    power[(cycles < count / LONGEST) | (cycles > count / SHORTEST)] = 0.0
+    for best in np.argsort(-power)[:STRONGEST].tolist():
+        if power[best] > ABOVE_NOISE * np.log(count):
+            yield count * window / (best + np.linspace(-1.0, 1.0, 1 + 4 * count // best))
+
+
+def _lengths(count: int) -> list[int]:
+    """Of arcs, in windows: each by more than half longer than the one before."""
+    return [*map(int, np.unique(np.geomspace(LEAST, MOST_OF_PERIOD * count, LENGTHS).astype(np.int64)))]
+
+
+def _best_arc(orders: npt.NDArray[np.intp], values: Doubles, *, finely: bool = False) -> npt.NDArray[np.bool_] | None:
     """The windows of the arc whose mean is furthest above that of the rest, in root windows; None if none is above.
 
-    ``orders``, shape (periods, windows): the windows as each period folds them.
+    ``orders``, shape (periods, windows): the windows as each period folds them. ``finely``: of the best, all lengths.
     """
     count = len(values)
-    lengths = np.unique(np.geomspace(LEAST, MOST_OF_PERIOD * count, 12).astype(np.int64))
+    best = _furthest(orders, values, _lengths(count))
+    if best is None:
+        return None
+    if finely:
+        period, _, length = best
+        near = range(max(LEAST, int(length / APART)), min(int(length * APART), int(MOST_OF_PERIOD * count)) + 1)
+        orders = orders[period : period + 1]
+        best = _furthest(orders, values, near[:: 1 + len(near) // MOST_LENGTHS]) or (0, *best[1:])
+    period, start, length = best
+    touched = np.zeros(count, dtype=bool)
+    touched[np.take(orders[period], np.arange(start, start + length), mode="wrap")] = True
+    return touched
+
+
+def _furthest(orders: npt.NDArray[np.intp], values: Doubles, lengths: Sequence[int]) -> tuple[int, int, int] | None:
+    """(period, first window in its order, length) of that arc of ``lengths``."""
+    count = len(values)
     twice = np.concatenate([orders, orders], axis=1)
     sums = np.cumsum((values - values.mean())[twice], axis=1)
     sums = np.concatenate([np.zeros((len(orders), 1)), sums], axis=1)
-    best, touched = 0.0, None
-    for length in lengths.tolist():
+    best, found = 0.0, None
+    for length in lengths:
         scores = (sums[:, length : length + count] - sums[:, :count]) * np.sqrt(count / (length * (count - length)))
         if scores.max(initial=0.0) > best:
             best = float(scores.max())
             period, start = np.unravel_index(int(np.argmax(scores)), scores.shape)
-            touched = np.zeros(count, dtype=bool)
-            touched[twice[period, start : start + length]] = True
-    return touched
+            found = (int(period), int(start), length)
+    return found

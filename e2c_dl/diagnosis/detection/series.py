@@ -160,12 +160,13 @@ class Judged:
     like: npt.NDArray[
         np.intp
     ]  # (segments,) the one that each is restored with: itself, or where it tells nothing another
+    reference_error: float = 0.0  # standard error of the reference, of few peers
 
     @property
     def resolution(self) -> float:
         """How many times slower it must have been, all the time, to be seen."""
         series_error = self.levelled.noise / np.sqrt(max(1, len(self.levelled.series)))
-        return float(np.exp(max(self.apart, CERTAINTY * series_error)))
+        return float(np.exp(max(self.apart, CERTAINTY * float(np.hypot(series_error, self.reference_error)))))
 
     @cached_property
     def windows(self) -> npt.NDArray[np.bool_]:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.change_points import MOST_WINDOWS, Doubles
+from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.trace.messages import MessageArray
 from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.warm_up import warm_up
 
 OWN_PACE = 2.0
+MOST_PIECES = 2048  # of a run at unlike paces: shorter ones tell no more
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,7 +54,7 @@ class Windows:
         usual_s = float(np.median(iterations["end_ns"] - iterations["start_ns"])) / 1e9
         if float(np.nanmax(np.ptp(starts_s, axis=0))) > OWN_PACE * usual_s:
             first_s = float(np.nanmin(starts_s))  # of a run's last iterations: not when training began
-            pieces = int(np.clip((until_s - first_s) / max(usual_s, 1e-9), 1, MOST_WINDOWS))
+            pieces = int(np.clip((until_s - first_s) / max(usual_s, 1e-9), 1, MOST_PIECES))
             ended_s = {
                 rank.host: np.sort(each["end_ns"] - began_ns) / 1e9
                 for rank, each in zip(trace.ranks, spans, strict=True)

@@ -12,6 +12,7 @@ from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.host_series import host_series
 from e2c_dl.diagnosis.model import ElementKind, Part
+from e2c_dl.report.verdict import Tone, verdict_of
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.parameterserver import ParameterServer
 from e2c_dl.trace.model import Phase, Trace
@@ -43,6 +44,20 @@ def test_a_server_that_mostly_steps_is_the_bottleneck() -> None:
     first = analyse(run.trace, run.reference()).bottlenecks[0]
     assert (first.element.kind, first.element.src) == (ElementKind.HOST, "edge-1")
     assert first.saved_s == pytest.approx(ITERATIONS * 0.15, rel=0.1)
+
+
+@pytest.mark.parametrize("modelled", [True, False])
+@pytest.mark.parametrize(("step_s", "unjudged"), [(0.3, ("edge-1",)), (1e-6, ())])
+def test_a_bottleneck_that_does_what_nobody_else_does_for_long_is_not_called_healthy(
+    step_s: float, unjudged: tuple[str, ...], modelled: bool
+) -> None:
+    run = served(step_s)
+    hardware = {host.name: "board" for host in run.hosts}
+    report = analyse(run.trace, replace(run.reference(), hardware=hardware, modelled=modelled))
+    said = verdict_of(report)
+    assert (report.culprits, report.unjudged) == ((), unjudged)
+    assert ("nobody knows how fast it should be, is host edge-1" in said.headline) is bool(unjudged)
+    assert (said.tone is Tone.UNDECIDED) is bool(unjudged)
 
 
 def test_sums_of_iterations_with_another_number_of_them_are_left_out() -> None:
