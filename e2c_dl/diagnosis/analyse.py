@@ -16,7 +16,7 @@ from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
-from e2c_dl.diagnosis.detection.stalls import with_stalls
+from e2c_dl.diagnosis.detection.stalls.stalls import with_stalls
 from e2c_dl.diagnosis.detection.undelivered import silent_s
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import (
