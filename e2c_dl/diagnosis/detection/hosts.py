@@ -285,4 +285,5 @@ def _without_common(
         return levelled(taken, turns=True), []
     slower = f"{judged.slowdown:.1f} x slower at the same time, since second {judged.stretches.onset_s:.3g}"
     sentence = f"Most of {{}} were {slower}, in {part.value}: none of them is blamed for it."
-    return levelled(taken, turns=True), [Limitation.of(sentence, "host", [each.host for each in of.alike])]
+    names = [each.host for each in of.alike]
+    return levelled(taken, turns=True), [Limitation.of(sentence, "host", names, common_s=judged.excess_s)]
