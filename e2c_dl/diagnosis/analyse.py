@@ -16,7 +16,7 @@ from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
-from e2c_dl.diagnosis.detection.stalls import with_stalls
+from e2c_dl.diagnosis.detection.stalls.stalls import with_stalls
 from e2c_dl.diagnosis.detection.undelivered import silent_s
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import (
@@ -70,8 +70,7 @@ def analyse(
     ``retraining``: of its training, if that can be simulated again; where a change alters more than a replay does, and
     the trace is whole, what-ifs are simulated: all of them where ranks go at their own pace, else those of
     :mod:`e2c_dl.diagnosis.choices`.
-    ``observed``: what ``trace`` shows, if that is known already. ``speeding_up``: whether bottlenecks, too, are wanted;
-    most of the time that a run takes whose what-ifs are simulated goes there.
+    ``observed``: what ``trace`` shows, if known. ``speeding_up``: whether bottlenecks are wanted, which take longest.
 
     Raises: AnalysisError, if no iteration was finished by all ranks or the trace contradicts itself.
     """
@@ -161,6 +160,7 @@ def analyse(
         untimed=tuple(str(link.element) for link in carried if link.by_receiver),
         silent_s={f"{src} -> {dst}": seconds for (src, dst), seconds in silent_s(trace, design).items()},
         concerned={each.sentence: each.names for each in limitations if each.names},
+        in_common={each.sentence: each.common_s for each in limitations if each.common_s},
     )
 
 

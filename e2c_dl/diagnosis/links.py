@@ -36,6 +36,7 @@ LEAST_SERVICE_NS = 1000  # what is shorter, reading a clock takes as long
 MIN_STALL_NS = 2_000_000_000
 FEW_LOST = 0.02  # of the segments: that TCP sends one again so often that it takes seconds, happens to nobody
 MIN_RATIO = 10.0  # a long message on a slow link takes seconds by design
+BY_NEITHER, BY_SOURCE, BY_DESTINATION = range(3)  # of a link's ends
 MOST_STALLED = 0.1  # of an element's messages or segments: it is slow, where so many take so long
 _NS_PER_S = 1e9
 
@@ -111,6 +112,7 @@ class ObservedLink:
     first_iteration: int  # that counts for judgements
     by_receiver: bool = False  # its clock alone is believed: a message begins where its header arrives
     traffic: LinkTraffic | None = None  # what its sender's sockets counted; None: nobody looked
+    stopped: npt.NDArray[np.int8] | int = BY_NEITHER  # whose stop held each message up
     added_delay_ns: int | npt.NDArray[np.int64] = 0  # found, beyond the designed delay: of all, or of each message
 
     @property
@@ -218,7 +220,17 @@ class ObservedLink:
     def stalled_long(self) -> npt.NDArray[np.bool_]:
         """Which messages were late by seconds, as those are that nothing was carried of for a while."""
         excess_ns = self.services_ns - self.expected_ns - self.uncertainty_ns
-        return few((excess_ns >= MIN_STALL_NS) & (self.services_ns >= MIN_RATIO * self.expected_ns))
+        return few((excess_ns >= MIN_STALL_NS) & (self.services_ns >= MIN_RATIO * self.expected_ns) & ~self.held_up)
+
+    @cached_property
+    def held_up(self) -> npt.NDArray[np.bool_]:
+        """Which messages a stop of either end held up, shape (messages,)."""
+        return np.broadcast_to(np.asarray(self.stopped) != BY_NEITHER, self.rows.shape)
+
+    @property
+    def moving(self) -> npt.NDArray[np.bool_]:
+        """Which messages tell of the link: neither that nor a stall of seconds is in them; shape (messages,)."""
+        return ~(self.stalled_long | self.held_up)
 
     @property
     def rate_bps(self) -> float:

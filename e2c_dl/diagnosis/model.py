@@ -117,15 +117,20 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Limitation:
-    """What could not be concluded, in a sentence; ``names``: all whom it concerns, where it names only some."""
+    """What could not be concluded, in a sentence; ``names``: all whom it concerns, where it names only some.
+
+    ``common_s``: seconds that each of most hosts, or links, took longer, of which none is blamed for it; else 0.
+    """
 
     sentence: str
     names: tuple[str, ...] = ()
+    common_s: float = 0.0
 
     @classmethod
-    def of(cls, sentence: str, kind: str, names: Sequence[str]) -> Limitation:
+    def of(cls, sentence: str, kind: str, names: Sequence[str], *, common_s: float = 0.0) -> Limitation:
         """``sentence`` with ``names``, links or hosts as ``kind`` says, in place of its braces; many are counted."""
-        return cls(sentence=sentence.format(some(kind, names)), names=tuple(names) if len(names) > NAMED else ())
+        concerned = tuple(names) if len(names) > NAMED else ()
+        return cls(sentence=sentence.format(some(kind, names)), names=concerned, common_s=common_s)
 
 
 def some(kind: str, names: Sequence[str]) -> str:
@@ -213,6 +218,8 @@ class Report:
     limitations: tuple[str, ...]  # what the reader must know before believing a figure
     concerned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """A limitation that names only some -> all links or hosts that it concerns."""
+    in_common: Mapping[str, float] = field(default_factory=dict)
+    """A limitation that says by what most hosts, or links, were slower, none of them blamed -> seconds of each."""
     reference: str = DESIGN
     """What elements are slower than: as DESIGN; EXPECTED of a run of which nothing was designed."""
     staleness: tuple[Staleness, ...] = ()
@@ -237,6 +244,12 @@ class Report:
     def mean_iteration_s(self) -> float:
         """Of the iterations that all ranks finished, as far as they fill the run."""
         return self.run_s / self.iterations
+
+    @property
+    def slowed_in_common(self) -> tuple[str, ...]:
+        """Those of ``in_common`` that may have cost what would make a culprit of one."""
+        return tuple(said for said, seconds in self.in_common.items()
+                     if self.run_s >= MATERIAL_SPEEDUP * (self.run_s - seconds))  # fmt: skip
 
     @property
     def undecided(self) -> bool:

@@ -14,7 +14,8 @@ from e2c_dl.diagnosis.detection.clocks import Untrusted, mistimed_s, untrusted_c
 from e2c_dl.diagnosis.detection.links.departures import carried_by_link, link_departures
 from e2c_dl.diagnosis.detection.links.flows import flow_departures
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
-from e2c_dl.diagnosis.detection.stalls import stalled_iterations, stalls
+from e2c_dl.diagnosis.detection.stalls.stalls import stalled_iterations, stalls
+from e2c_dl.diagnosis.detection.stalls.stops import with_stops
 from e2c_dl.diagnosis.detection.unnamed import with_unnamed
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
@@ -233,7 +234,8 @@ def observe(trace: Trace, reference: Reference, *, by_luck: bool = True) -> Obse
     carried = carried_by_link(prefix, messages, iterations, design)
     untrusted = untrusted_clocks(prefix, carried, windows)
     believed = [replace(link, by_receiver=True) if {*link.pair} & untrusted.between else link for link in carried]
-    links, carried = link_departures(believed, windows, design, by_luck=by_luck)
+    stopped = with_stops(prefix, believed, design)
+    links, carried = link_departures(stopped, windows, design, by_luck=by_luck)
     return Observed(
         whole=trace, trace=prefix, iterations=iterations, messages=messages, design=design, windows=windows,
         carried=carried, links=links, untrusted=untrusted,

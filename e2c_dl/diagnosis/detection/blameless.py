@@ -59,7 +59,8 @@ def without_common(
         return taken, []
     slower = f"{judged.slowdown:.1f} x slower at the same time, since second {judged.stretches.onset_s:.3g}"
     sentence = f"Most of {{}} were {slower}, in {part.value}: none of them is blamed for it."
-    return taken, [Limitation.of(sentence, "host", [each.host for each in of.alike])]
+    names = [each.host for each in of.alike]
+    return taken, [Limitation.of(sentence, "host", names, common_s=judged.excess_s)]
 
 
 def _share(beyond: Doubles, steps: Doubles) -> Doubles:

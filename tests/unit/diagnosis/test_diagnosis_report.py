@@ -17,6 +17,7 @@ from e2c_dl.diagnosis.model import Chance, Part, Report
 from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.errors import AnalysisError
 from e2c_dl.report.page import sections
+from e2c_dl.report.verdict import Tone, verdict_of
 from e2c_dl.topology import Link
 from e2c_dl.trace.model import SPAN, Lost, Phase, RankTrace, State, Trace
 from e2c_dl.trace.propagation.connections import Connections
@@ -182,6 +183,9 @@ def test_what_most_links_share_is_blamed_on_none_of_them() -> None:
     report = analyse(simulate(ring), ring.reference())
     assert report.findings == ()
     assert any("Most links carry messages 2.0 x slower" in limitation for limitation in report.limitations)
+    said = verdict_of(report)
+    assert said.headline.startswith("No culprit, and yet slow: most links carry messages 2.0 x slower than designed")
+    assert "slow by design" not in said.headline and said.tone is Tone.UNDECIDED
 
 
 def test_clocks_worse_than_transfers_are_said() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.stalls import stalls, with_stalls
+from e2c_dl.diagnosis.detection.stalls.stalls import stalls, with_stalls
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.replay import Stall

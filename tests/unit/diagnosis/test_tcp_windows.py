@@ -82,6 +82,7 @@ def late_in(late_s: dict[int, float]) -> ObservedLink:
         ({0: 20 * TRIP_S}, False),  # more than all doublings take
         ({4: TRIP_S, 5: TRIP_S}, False),  # in the middle of its life
         ({place: 30 * TRIP_S * 0.5**place for place in range(8)}, True),  # an overshoot that it gets over slowly
+        ({place: 300 * TRIP_S * 0.5**place for place in range(8)}, False),  # far more: a rate that recovers
         (dict.fromkeys(range(8), 30 * TRIP_S), False),  # slow for most of its life
         (dict.fromkeys(range(BURSTS), TRIP_S), False),  # it never learns: it is slow
     ],

@@ -14,7 +14,7 @@ from e2c_dl.diagnosis.shown.changes import sentences
 from e2c_dl.report import terminal
 from e2c_dl.report.page import heat, live
 from e2c_dl.report.rows import link_rows
-from e2c_dl.report.verdict import verdict_of
+from e2c_dl.report.verdict import Tone, verdict_of
 from e2c_dl.trace.changes import Change, ChangeInForce
 
 
@@ -84,3 +84,15 @@ def test_links_that_were_not_used_follow_by_name(report: Report) -> None:
     used = [row.pair for row in rows if row.used]
     assert [row.pair for row in rows] == [*used, *sorted(row.pair for row in rows if not row.used)]
     assert len(used) == len(report.links) < len(rows)
+
+
+def test_what_slowed_most_and_is_nobodys_is_said_first_where_it_matters(report: Report) -> None:
+    common = "Most of a, b were 2.0 x slower at the same time: none of them is blamed for it."
+    report = replace(report, limitations=())
+    said = verdict_of(replace(report, in_common={common: report.run_s / 4}))
+    assert said.tone is Tone.UNDECIDED and "slow by design" not in said.headline
+    assert said.headline.startswith(
+        "No culprit, and yet slow: most of a, b were 2.0 x slower at the same time: none of them is blamed for it. "
+        "Beside that, nothing was seen to depart from what was designed. The bottleneck is link"
+    )
+    assert verdict_of(replace(report, in_common={common: report.run_s / 50})) == verdict_of(report)

@@ -78,7 +78,9 @@ def link_departures(
     limitations = _unjudged(carried, judged)
     if common >= COMMON_WORTH_SAYING:
         slower = f"Most links carry messages {common:.1f} x slower than designed"
-        limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it."))
+        spent_s = max(float(each.of.series.spent_s.sum()) for each in judged if each.is_held)
+        of_each_s = (1 - 1 / common) * spent_s
+        limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it.", common_s=of_each_s))
     longer = [each for each in judged if each.departs and each.judged.excess_s > 0]
     hidden = _hidden_delays(judged, design)
     delayed = {each.link.pair for each in hidden}

@@ -124,7 +124,7 @@ def judged_links(
     if not modelled and len(lines([each.link for _, each in warm], design)) >= LEAST_FOR_COMMON:
         group = peers([one.base for one, _ in warm], [one.base_error for one, _ in warm])
         late_ns = [np.expm1(one.base) * each.expected_ns for one, each in warm]
-        shared_ns = max(0.0, float(np.quantile(late_ns, COMMON_SHARE, method="lower")))
+        shared_ns = _shared_ns(np.array(late_ns), np.array([each.expected_ns for _, each in warm]), group.fastest)
         each_ns = np.array([each.expected_ns for each in series])
         references = np.maximum(max(0.0, group.reference), np.log1p(shared_ns / each_ns))
         apart, common = group.apart, float(np.exp(max(0.0, group.reference)))
@@ -157,6 +157,19 @@ def judged_links(
         first |= {pair: each for pair, each in whole.items() if _tells_more(each, first[pair])}
         found = [*first.values()]
     return found, common
+
+
+def _shared_ns(late_ns: Doubles, expected_ns: Doubles, fastest: Sequence[int]) -> float:
+    """What each message takes longer by the machine, as the fastest COMMON_SHARE of links have it; of all: (links,).
+
+    Not by more than the ``fastest`` of them, beside their design, can have met: where layers are slow, these are few.
+    """
+    few = [*fastest]
+    of_all, of_fastest, at_most = (
+        float(np.quantile(each, COMMON_SHARE, method="lower"))
+        for each in (late_ns, late_ns[few], late_ns[few] + np.expm1(FLOOR) * expected_ns[few])
+    )
+    return max(0.0, of_all if of_all <= at_most else of_fastest)
 
 
 def _from_the_first(link: ObservedLink, windows: Windows, as_designed: AsDesigned) -> LinkSeries | None:

@@ -1,8 +1,9 @@
 """Kind of a link's departure: by its messages alone (:mod:`.kinds`), and by what simulated links make of them.
 
 In a modelled world a link, simulated (:mod:`.tcp_simulated`, :mod:`.lower_rate`), brings messages when they came if it
-is changed as it was: so a rate is told from a delay that comes and goes, and from losses. Who of its two ends a link
-waits for sockets tell (:mod:`.ends`).
+is changed as it was: so a rate is told from a delay that comes and goes, and from losses. In any world one that drifts or
+steps is told from losses by stretches of the link: within these it serves alike messages alike. Who of its two ends a
+link waits for sockets tell (:mod:`.ends`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
 from e2c_dl.diagnosis.detection.links.ends import end_of
 from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns, least_late_ns, waited_ns
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import (
     GRAIN_NS,
+    LARGE,
     LEAST_MESSAGES,
+    LEAST_SCATTERED,
     MAY_SCATTER,
+    SCATTER,
     UNTOLD,
     Kind,
     kind_of,
@@ -37,6 +42,7 @@ NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why m
 BY_NO_RATE = 0.15  # of what a message takes: so far from when they came at least is what no rate brought
 FAR_LESS = 0.5  # of how far they are from each other
 A_MESSAGE = 1.0  # of what one takes
+HALF, LEAST_IN_LINE = 0.5, 5  # of a scatter; messages
 FEW_TRIPS, MOST = 3, 0.5  # of a window that grows with each; of the messages
 
 
@@ -70,7 +76,7 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         kind = kind if longer_ns is None else Kind(part=Part.DELAY, delay_ns=longer_ns)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)
-    kind = _rate_or_loss(each, chosen, kind, as_designed)
+    kind = _changing_rate(each, chosen, _rate_or_loss(each, chosen, kind, as_designed))
     if kind.part is Part.LOSS:
         return kind
     end = end_of(each.link, each.of.messages(windows))
@@ -123,6 +129,45 @@ def _rate_or_loss(
         return kind
     by_loss = found.misfit >= A_MESSAGE or _sent_some_again(each.link, chosen)
     return replace(kind, part=Part.LOSS if by_loss else Part.RATE_DELAY_OR_LOSS)
+
+
+def _changing_rate(each: JudgedLink, chosen: npt.NDArray[np.bool_], kind: Kind) -> Kind:
+    """``kind``, or a rate that drifts or steps, where messages ``chosen`` scatter about one level, but not several.
+
+    Losses leave messages about as uneven within a stretch of one level, or beside their neighbours, as beside all; but
+    for a window that grows again, by a segment each round trip, and makes them late by no more than that. Where levels
+    change too often to have some messages each, neighbours alone do not tell which it is.
+    """
+    link = each.link
+    if kind.part is not Part.LOSS or kind.late_share or link.sent_again is not None:
+        return kind
+    late_ns = float((link.services_ns - link.expected_ns)[chosen].sum())
+    if late_ns <= link.round_trip_ns * max(1.0, link.round_trip_ns / max(1.0, link.frame_ns)):  # all that it holds
+        return kind
+    large = chosen & (link.expected_ns >= LARGE * link.expected_ns[chosen].max())
+    took = np.log(np.maximum(1.0, link.services_ns[large]) / link.expected_ns[large])
+    within = _off_lines(each, large, took)
+    off = within if len(within) >= LEAST_SCATTERED else np.abs(np.diff(took, 2)) / np.sqrt(6.0)  # variances add up
+    if len(off) < LEAST_SCATTERED - 2:
+        return kind
+    scatter = float(np.median(off)) / MAD_OF_NORMAL
+    scatter -= (link.designed.jitter_s * 1e9 + GRAIN_NS) / float(np.median(link.services_ns[large]))
+    if scatter >= min(SCATTER, HALF * kind.scatter or SCATTER):
+        return kind
+    is_rate = off is within and scatter < HALF * MAY_SCATTER
+    return Kind(part=Part.RATE if is_rate else Part.RATE_DELAY_OR_LOSS, rate=each.judged.slowdown)
+
+
+def _off_lines(each: JudgedLink, chosen: npt.NDArray[np.bool_], values: Doubles) -> Doubles:
+    """How far ``values`` of the messages ``chosen`` are from the line of their stretch, where it has LEAST_IN_LINE."""
+    windows, found = each.of.windows[chosen], [np.empty(0)]
+    for start, stop in each.judged.levelled.found:
+        own = values[(windows >= start) & (windows < stop)]
+        if len(own) >= LEAST_IN_LINE:
+            places = np.arange(len(own))
+            line = np.polyval(np.polyfit(places, own, 1), places)
+            found.append(np.abs(own - line) * np.sqrt(len(own) / (len(own) - 2)))  # a line is free in two of them
+    return np.concatenate(found)
 
 
 def _by_round_trips(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:

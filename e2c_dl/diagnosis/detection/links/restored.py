@@ -97,10 +97,9 @@ def _as_simulated(each: JudgedLink, during: Piecewise, less_s: Piecewise, would_
         during = during.since(float(each.of.series.begins_s[0]), 1.0)
     sent_s = _sent_s(link)
     stretch = np.maximum(0, np.searchsorted(during.starts_s, sent_s, side="right") - 1)
-    moving = ~link.stalled_long
     less_ns = np.rint(less_s.at(sent_s) * 1e9).astype(np.int64)
     took_ns, designed_ns = (
-        sums(stretch[moving], ns[moving], len(during.values))
+        sums(stretch[link.moving], ns[link.moving], len(during.values))
         for ns in (services_ns(link.rows, link.designed_delay_ns + less_ns), at_least_ns(link, would_ns))
     )
     known = (took_ns > 0) & (during.values > 0)

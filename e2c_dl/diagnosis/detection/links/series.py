@@ -4,7 +4,7 @@ All messages of a window are one train: a late read of one and the early start o
 messages that are too small to tell a rate each by itself tell it together. GRAIN is added to each on both sides, for
 what reading it costs is no rate. Windows of nothing but small messages, such as a barrier's, tell of a delay alone,
 and only in a modelled world, where nobody reads late: by how much longer a usual window would have been with it.
-Messages that stalled for seconds are left out: :mod:`..stalls` judges them.
+Messages that stalled for seconds, or that a stop of either end held up, are left out: :mod:`..stalls` judges them.
 
 A link that carried next to nothing after warm-up (its strategy measured it, and left it alone) is judged by what it
 carried before, and must be plainly slow.
@@ -62,7 +62,7 @@ def link_series(
     takes as designed, windows included; with it, all are judged, from the first on, and are as even as jitter lets
     them. None if all that it carried stalled.
     """
-    index, chosen = windows.of_messages(link.rows, link.began_ns), ~link.stalled_long
+    index, chosen = windows.of_messages(link.rows, link.began_ns), link.moving
     warming = would_ns is None and carried_in_warm_up(link, windows)
     if would_ns is None and not warming:
         chosen &= (index >= windows.first) & ~_fresh(link, index)

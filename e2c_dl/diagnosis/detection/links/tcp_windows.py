@@ -16,7 +16,8 @@ it has learned. Of a link that is first used late, or by small messages until th
 
     late    | |
             | | | . . . .      by at most log2(message / ten segments) + 1 round trips each, and not by more as time
-            m1 m2 m3 m4        goes on; after an overshoot by more than that, and by ever less
+            m1 m2 m3 m4        goes on; after an overshoot by more than that, and by ever less: OVERSHOT
+                               times as much in all, for a rate that recovers looks like it
 
 Source: Jacobson, "Congestion avoidance and control", SIGCOMM 1988: the window grows only while it is what limits.
 """
@@ -35,6 +36,7 @@ from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 INITIAL_BITS = 10 * 1448 * 8.0  # ten segments, Source: RFC 6928
 LEARNING = 7  # messages that may be no more than the beginning of a connection, though none on time follows
+OVERSHOT = 20.0  # times what opening takes: in all, no window that was too large at first makes messages later
 LEAST_SHARE = 0.5  # of the bursts: so many must have had to wait
 
 
@@ -72,7 +74,7 @@ def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
         or on_time[:last_late].sum() > telling.sum() + WARM_UP_ITERATIONS
     ):
         return False  # it had learned already, and is late again
-    if shrinks(late_ns[telling]):
+    if shrinks(late_ns[telling]) and late_ns[telling].sum() <= OVERSHOT * _opening_ns(link)[telling].max():
         return True
     is_over = telling.sum() <= large.sum() / 2 or large.sum() <= LEARNING
     first, last = np.array_split(late_ns[telling], 2)

@@ -12,7 +12,8 @@ Where a tenth of an element's messages or segments take so long, it is slow, and
 A gradient's segment that takes that much longer than its median, at the speed designed for the moment, is a stall of
 its host, but for the first iterations'; of a batch some times as large as the usual one, as many times longer is
 expected. So is what else it computes, if the host was not alive meanwhile: the first batch of an epoch takes long, too,
-and nothing has stopped.
+and nothing has stopped. What a host that stopped for less long, or that nobody watched, held up of what its links
+carried (:mod:`.stops`) is a stall of that host.
 
 Links without expected rate, or with many losses by design, and links of hosts whose clock or signs of life are not
 known, are not judged.
@@ -24,25 +25,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.design import Design
-from e2c_dl.diagnosis.detection.batches import samples_of
+from e2c_dl.diagnosis.detection.stalls.stops import (
+    SILENCE_NS,
+    Doubles,
+    Longs,
+    alike,
+    beside_usual_ns,
+    silences,
+    times_larger,
+)
 from e2c_dl.diagnosis.detection.windows import Windows
-from e2c_dl.diagnosis.links import MIN_RATIO, MIN_STALL_NS, ObservedLink, few
+from e2c_dl.diagnosis.links import BY_DESTINATION, BY_SOURCE, MIN_RATIO, MIN_STALL_NS, ObservedLink, few
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.program import SpanKey
 from e2c_dl.diagnosis.replay.replay import Stall, Stalls
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import at_moments
-from e2c_dl.trace.model import COMPUTE, GRADIENT, RankTrace, Spans, Trace
+from e2c_dl.trace.model import COMPUTE, GRADIENT, RankTrace, Trace
 from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
-
-SILENCE_NS = 1_500_000_000  # seen once a second: one that is late is not missing
-
-Doubles = npt.NDArray[np.float64]
-Longs = npt.NDArray[np.int64]
 
 
 def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Stalls:
@@ -51,8 +54,9 @@ def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Sta
     unaligned = trace.facts.get("hosts_without_clock", ())
     messages = {}
     for link in carried:
-        if link.designed.may_stall and all(host in watched and host not in unaligned for host in link.pair):
-            messages[link.pair] = [*_of_link(link, watched)]
+        told = link.designed.may_stall and all(host in watched and host not in unaligned for host in link.pair)
+        if told or link.held_up.any():
+            messages[link.pair] = [*_of_link(link, watched if told else {})]
     segments = dict(each for rank in trace.ranks for each in _of_computing(rank, design, watched.get(rank.host)))
     of_links = [stall for each in messages.values() for stall in each if stall is not None]
     return Stalls(
@@ -122,28 +126,26 @@ def _merged(own: Sequence[Stall]) -> list[tuple[int, int]]:
     return found
 
 
-def _silences(alive_ns: Longs) -> Longs:
-    """Beginnings and ends, shape (silences, 2), of the times in which a host was not seen alive."""
-    long = np.diff(alive_ns) > SILENCE_NS
-    return np.stack([alive_ns[:-1][long], alive_ns[1:][long]], axis=1)
-
-
 def _of_link(link: ObservedLink, watched: Mapping[str, Longs]) -> Iterator[Stall | None]:
-    silences = {host: _silences(watched[host]) for host in link.pair}
-    excess_ns = link.services_ns - link.expected_ns - link.uncertainty_ns
-    for excess, end_ns, is_stall in zip(excess_ns, link.rows["recv_end_ns"].tolist(), link.stalled_long, strict=True):
-        if not is_stall:
-            yield None
-            continue
-        length_ns = round(float(excess))
+    """Of each message; a host that was not seen alive for half of it stopped the link, whatever that could have done.
+
+    ``watched``: of both hosts; empty: of none.
+    """
+    silent = {host: silences(watched[host]) for host in link.pair if host in watched}
+    excess_ns = np.rint(link.services_ns - link.expected_ns - link.uncertainty_ns).astype(np.int64)
+    hosts = {BY_SOURCE: link.src, BY_DESTINATION: link.dst}
+    whose = np.broadcast_to(link.stopped, link.rows.shape).tolist()
+    rows = zip(excess_ns.tolist(), link.rows["recv_end_ns"].tolist(), whose, link.stalled_long, strict=True)
+    for length_ns, end_ns, stopped_by, is_long in rows:
         begin_ns = end_ns - length_ns
-        if not all(_was_watched(watched[host], begin_ns, end_ns) for host in link.pair):
+        if stopped_by in hosts:
+            yield Stall(element=_host(hosts[stopped_by]), begin_ns=begin_ns, length_ns=length_ns)
+        elif is_long and silent and all(_was_watched(watched[host], begin_ns, end_ns) for host in link.pair):
+            stopped = [host for host in link.pair if _overlap_ns(silent[host], begin_ns, end_ns) >= length_ns / 2]
+            element = _host(stopped[0]) if stopped else link.element
+            yield Stall(element=element, begin_ns=begin_ns, length_ns=length_ns)
+        else:
             yield None
-            continue
-        # A host that did not run for half of it stopped the link, whatever the link could have done.
-        stopped = [host for host in link.pair if _overlap_ns(silences[host], begin_ns, end_ns) >= length_ns / 2]
-        element = Element(kind=ElementKind.HOST, src=stopped[0]) if stopped else link.element
-        yield Stall(element=element, begin_ns=begin_ns, length_ns=length_ns)
 
 
 def _was_watched(alive_ns: Longs, begin_ns: int, end_ns: int) -> bool:
@@ -155,40 +157,26 @@ def _overlap_ns(silences: Longs, begin_ns: int, end_ns: int) -> int:
     return int(np.maximum(together, 0).sum())  # those apart overlap by less than 0
 
 
+def _host(name: str) -> Element:
+    return Element(kind=ElementKind.HOST, src=name)
+
+
+def _median(took_s: Doubles) -> Doubles:
+    return np.full(len(took_s), np.median(took_s))
+
+
 def _of_computing(rank: RankTrace, design: Design, alive_ns: Longs | None) -> Iterator[tuple[SpanKey, Stall]]:
-    element = Element(kind=ElementKind.HOST, src=rank.host)
-    speed = design.speed(rank.host)
-    silences = None if alive_ns is None else _silences(alive_ns)
-    larger = _times_larger(rank) if design.reference.batches_change else None
-    spans = rank.of(*(GRADIENT if silences is None else COMPUTE))
-    for same in _alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
+    silent = None if alive_ns is None else silences(alive_ns)
+    spans, larger = rank.of(*(GRADIENT if silent is None else COMPUTE)), times_larger(rank, design)
+    for same in alike(spans[spans["iteration"] >= WARM_UP_ITERATIONS]):
         lengths_ns = same["end_ns"] - same["start_ns"]
         if lengths_ns.max() < MIN_STALL_NS:
             continue
-        begin_s, end_s = ((same[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
-        usual = np.median(speed.between(begin_s, end_s))  # seconds of a host of factor 1
-        if larger is not None:
-            usual = usual * larger[same["iteration"]]
-        expected_ns = (speed.when(speed.total(begin_s) + usual) - begin_s) * 1e9
-        excess_ns = lengths_ns - expected_ns - rank.clock.uncertainty_ns
-        is_stalled = few((excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * expected_ns))
+        longer_ns, usual_ns = beside_usual_ns(same, _median, rank.host, design, larger)
+        excess_ns = longer_ns - rank.clock.uncertainty_ns
+        is_stalled = few((excess_ns >= MIN_STALL_NS) & (lengths_ns >= MIN_RATIO * usual_ns))
         for span, excess in zip(same[is_stalled], excess_ns[is_stalled].tolist(), strict=True):
             begin_ns, end_ns, phase = int(span["start_ns"]), int(span["end_ns"]), int(span["phase"])
-            if phase in GRADIENT or (silences is not None and _overlap_ns(silences, begin_ns, end_ns) >= excess / 2):
+            if phase in GRADIENT or (silent is not None and _overlap_ns(silent, begin_ns, end_ns) >= excess / 2):
                 key = (rank.rank, phase, int(span["iteration"]), end_ns)
-                yield key, Stall(element=element, begin_ns=begin_ns, length_ns=round(excess))
-
-
-def _times_larger(rank: RankTrace) -> Doubles | None:
-    """Of each iteration, times larger than the usual batch, at least 1; None: its trace does not tell."""
-    samples = samples_of(rank, int(rank.spans["iteration"].max(initial=-1)) + 1)
-    if samples is None:
-        return None
-    return np.asarray(np.maximum(1.0, samples / np.median(samples[samples > 0])))
-
-
-def _alike(spans: Spans) -> Iterator[Spans]:
-    """``spans`` of one phase and bucket together."""
-    kinds = np.stack([spans["phase"].astype(np.int64), spans["bucket"].astype(np.int64)], axis=1)
-    for kind in np.unique(kinds, axis=0):
-        yield spans[(kinds == kind).all(axis=1)]
+                yield key, Stall(element=_host(rank.host), begin_ns=begin_ns, length_ns=round(excess))
