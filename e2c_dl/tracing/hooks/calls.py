@@ -56,10 +56,14 @@ class Compiling:
         if self._watched:
             return
         self._watched = True
-        context = getattr(eval_frame, "OptimizeContext", None)  # a name of torch's own
-        if context is None:
+        from torch import _guards
+
+        # Names of torch's own: of what is to be compiled when it is called, and of each compilation, also an export's.
+        contexts = (getattr(eval_frame, "OptimizeContext", None), getattr(_guards, "CompileContext", None))
+        if None in contexts:
             self._begin()
-        else:
+            return
+        for context in contexts:
             Patches().wrap(context, "__init__", self._beginning)
 
     def _beginning(self, original: Function) -> Function:
