@@ -21,6 +21,7 @@ from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.calls import end_graphs
 from e2c_dl.tracing.hooks.groups import number_of, number_of_pair, takes_part
 from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.regrouped import regrouped
 from e2c_dl.tracing.rendezvous import StoreExchange
 
 if TYPE_CHECKING:
@@ -175,10 +176,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
             original(*args, **kwargs)
             session = tracer.sign()
             session.hooked("torch.distributed")
-            if session.opened:  # made anew: some may have made fewer collectives of those before than others
-                session.count_anew()
-            store = c10d._get_default_store()
-            session.meet(distributed.get_rank(), distributed.get_world_size(), StoreExchange(store))
+            store = StoreExchange(c10d._get_default_store())
+            regrouped(session, distributed.get_rank(), distributed.get_world_size(), store)
             tracer.opened(session)
 
         return init
