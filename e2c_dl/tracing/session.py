@@ -138,8 +138,8 @@ class Session(Numbers):
         elif not self.untold:  # its trace has ended
             return
         self.limited(ALONE)
-        self._silent, self.untold = False, ""
-        self.iterations_done, self._first_ns, self.seqs, self.passed = 0, None, {}, ()
+        self._silent, self.untold, self.iterations_done, self._first_ns = False, "", 0, None
+        self.seqs, self.passed = {}, ()
         self.events.clear()
         self.lane.clear()
         self.outside()
@@ -213,6 +213,7 @@ class Session(Numbers):
         begun_ns, self.begun_ns = self.begun_ns, now_ns
         if self._recorder is None and not self._silent:
             self.meet(*folder.of_environment())
+            now_ns = self.begun_ns = self.clock()  # what that takes is of this one, by which no run is judged
         if begun_ns is None:
             return
         self.iterations_done = self.iteration = following = self.iteration + 1
@@ -278,10 +279,8 @@ class Session(Numbers):
 
     def _leave(self, failure: str) -> None:
         assert self.ranks is not None
-        folder.end(
-            self.folder, rank=self.ranks.own.rank, iterations=self.iterations_done,
-            seconds=(self._last_ns - (self._first_ns or 0)) / 1e9, failure=failure,
-        )  # fmt: skip
+        rank, seconds = self.ranks.own.rank, (self._last_ns - (self._first_ns or 0)) / 1e9
+        folder.end(self.folder, rank=rank, iterations=self.iterations_done, seconds=seconds, failure=failure)
         self.said.write()
 
     def _each(self, act: Callable[[Sampler], None]) -> None:
