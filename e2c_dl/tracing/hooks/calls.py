@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.hooks.patches import Function, Patches, passed_over
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.tracer import Tracer
@@ -136,7 +136,7 @@ def outer_only(around: Callable[[Function], Function], compiling: Compiling) -> 
 
     def once(original: Function) -> Function:
         outer: list[bool] = []
-        wrapped = around(original)
+        wrapped = passed_over(around)(original)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if compiling.looks() or outer:

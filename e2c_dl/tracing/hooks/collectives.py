@@ -18,7 +18,7 @@ from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.calls import end_graphs
 from e2c_dl.tracing.hooks.groups import number_of, number_of_pair, takes_part
-from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.hooks.patches import Function, Patches, passed_over
 from e2c_dl.tracing.hooks.unwaited import Joined, Polling, Unwaited
 from e2c_dl.tracing.hooks.waits import hook_waits
 from e2c_dl.tracing.regrouped import regrouped
@@ -61,6 +61,7 @@ class Collectives:
         self._polling = Polling()
         self._calling: set[int] = set()  # threads within one: what it calls itself is a part of it
 
+    @passed_over
     def call(
         self, kind: Collective, group: Any, nbytes: int, waits: bool, original: Function, args: Any, kwargs: Any
     ) -> Any:
@@ -85,6 +86,7 @@ class Collectives:
             record(session, joined, end_ns, task)
         return work
 
+    @passed_over
     def wait(self, asked: Any, original: Function, args: Any, kwargs: Any) -> Any:
         """``original(asked, ...)``, recorded: a wait for what ``asked``, a Work or a Future, can be asked for."""
         session = self._tracer.session

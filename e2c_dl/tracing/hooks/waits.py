@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from e2c_dl.tracing.hooks.calls import end_graphs
-from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.hooks.patches import Function, Patches, passed_over
 from e2c_dl.tracing.hooks.unwaited import Unwaited
 
 
@@ -63,7 +63,7 @@ def hook_waits(collectives: Recorder, patches: Patches) -> None:
 
     def hook(owner: Any, name: str, around: Callable[[Function], Function]) -> None:
         def outside_of_graphs(original: Function) -> Function:
-            hooked = around(original)
+            hooked = passed_over(around)(original)
             end_graphs(hooked)
             return hooked
 
