@@ -23,6 +23,7 @@ HOOKS = {
         files.install, files.install_exports,
     ),
     "torch._dynamo.eval_frame": (modules.install_compiled,),
+    "torch.distributed._functional_collectives": (collectives.install_functional,),
     "torch.distributed.tensor.parallel.api": (collectives.install_tensor_parallel,),
     "torch.distributed.checkpoint.state_dict_saver": (files.install_sharded,),
     "safetensors.torch": (files.install_safetensors,),

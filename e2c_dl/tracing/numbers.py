@@ -13,6 +13,8 @@ UNCOUNTED: Sequence[Told] = (({},),)
 
 
 BETWEEN_JOINS = 1 << 18  # numbers of collectives
+UNJOINED = 1 << 26  # numbers from here on are of no other rank's collectives
+_APART = 256  # ranks that have numbers of their own there, of those that are in no group of all ranks any more
 
 
 def following(seq: int) -> int:
@@ -27,6 +29,8 @@ class Numbers:
         self.seqs: dict[int, int] = {}  # group -> number of its next collective, but for those of ``passed``
         self.passed: Sequence[Told] = ()  # the newest backward, whose collectives are not counted yet
         self.meanwhile: dict[int, None] = {}  # groups in which something was counted while it was under way, and since
+        self._common: dict[int, int] | None = None  # ``seqs`` of the group of all ranks, while this one is in another
+        self._apart: dict[int, int] = {}  # ... and of the others, while it is in that
         self.opener = self.main = threading.get_ident()  # main: the thread that trains
         self._threads: dict[int, int] = {}
 
@@ -65,7 +69,17 @@ class Numbers:
     def count_anew(self) -> None:
         """Ranks may have come to other numbers than others: from here on all count from the same."""
         self.count_passed()
+        if self._common is not None:
+            self._apart, self.seqs = self.seqs, {**self.seqs, **self._common}
+            self._common = None
         self.seqs = {group: following(self.seqs.get(group, 0)) for group in (WORLD, *self.seqs)}
+
+    def count_apart(self, rank: int) -> None:
+        """What is called the group of all ranks is another for ``rank``: its collectives are joined to no others'."""
+        self.count_passed()
+        if self._common is None:
+            free = UNJOINED + rank % _APART * BETWEEN_JOINS
+            self._common, self.seqs = self.seqs, {each: self._apart.get(each, free) for each in (WORLD, *self.seqs)}
 
     def count_passed(self) -> None:
         """Count those of the newest backward: when a number is asked for, since where it ended caches are cold."""

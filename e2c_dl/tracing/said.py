@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -93,3 +94,14 @@ class Said:
         self._stale = True
         if self._alone:
             self.refresh()
+
+
+def first_line(error: Exception) -> str:
+    """What ``error`` says."""
+    return str(error).partition("\n")[0] or type(error).__name__  # torch's have C++'s stack below
+
+
+def to_standard_error(line: str) -> None:
+    """Tell who looks at what the script writes."""
+    with suppress(Exception):  # a script may have none, or one on a disk that is full
+        sys.stderr.write(f"e2c-dl: {line}\n")

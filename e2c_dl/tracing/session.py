@@ -13,15 +13,13 @@ each call of a function of Python's that again, and so does each built-in that w
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from e2c_dl.errors import E2cDlError
+from e2c_dl.errors import E2cDlError, TrainingError
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.errands import Errands
 from e2c_dl.trace.recording.recorder import Recorder, Row
@@ -31,14 +29,15 @@ from e2c_dl.tracing.lane import Event, Lane
 from e2c_dl.tracing.looks import Looks
 from e2c_dl.tracing.numbers import Numbers
 from e2c_dl.tracing.rendezvous import WITHIN_S, Alone, Exchange, Ranks, meet, own_peer
-from e2c_dl.tracing.said import Said
+from e2c_dl.tracing.said import Said, first_line, to_standard_error
 from e2c_dl.tracing.samplers.sampled import SAMPLERS
-from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Sampler
+from e2c_dl.tracing.samplers.sampler import FLUSH_EVERY_S, Sampler, offered
 from e2c_dl.tracing.settings import Settings
 
 MOST_EVENTS = 20_000  # in memory, until it is known whose they are: the newest
 MANY_EVENTS = 4096  # ... and from so many on they are written before their time
 _TAKEN_BACK = 1000  # at once, of those that are too many
+ALONE = "this process trained alone before its ranks met: that part is left out"
 
 
 class Session(Numbers):
@@ -66,13 +65,14 @@ class Session(Numbers):
         self._recorder: Recorder | None = None
         self._folder: Path | None = None
         self._silent = False
+        self.untold = ""  # why it is not traced, as far as it is known by now
         self.begun_ns: int | None = None  # of this iteration
         self._first_ns: int | None = None
         self._last_ns = 0  # of the iterations that have ended
         self._samplers: list[Sampler] = []
         self._at_ends: tuple[Callable[[int, int], object], ...] = ()
         self._looks = Looks()
-        self._tell_failure: Callable[[str], None] = _to_standard_error
+        self._tell_failure: Callable[[str], None] = to_standard_error
 
     @property
     def opened(self) -> bool:
@@ -99,16 +99,18 @@ class Session(Numbers):
             self._drop()
         try:
             self._samplers = [make() for make in SAMPLERS]
-            offers: dict[str, Any] = {}
-            for sampler in self._samplers:
-                offers |= sampler.offers()
+            own = own_peer(rank, offered(self._samplers))
             within_s = WITHIN_S if exchange is not None else 0.0  # nobody can come
-            ranks = meet(own_peer(rank, offers), world_size, exchange or Alone(), within_s)
+            ranks = meet(own, world_size, exchange or Alone(), within_s)
             self._open(ranks)
         except Exception as error:  # noqa: BLE001  # a script's store raises what it likes, and its script goes on
             self._each(lambda sampler: sampler.on_end())
             self._samplers = []
-            self._stop(f"rank {rank} is not traced: {_first_line(error)}")
+            why = f"rank {rank} is not traced: {first_line(error)}"
+            if exchange is None and world_size == 1 and isinstance(error, TrainingError):
+                self._silent, self.untold = True, why  # its true rank may be another, which is told when ranks meet
+            else:
+                self._stop(why)
             return
         if ranks.missing and exchange is not None:
             self.limited(f"ranks {', '.join(map(str, ranks.missing))} are not traced, or came too late")
@@ -128,6 +130,19 @@ class Session(Numbers):
         )  # fmt: skip
         self.said.begin(self._folder, ranks, layer)
         folder.begin(self._folder, ranks)
+
+    def begin_anew(self) -> None:
+        """What was recorded so far is left out, and iterations count from 0: those who train together meet only now."""
+        if self._recorder is not None:
+            self._drop()
+        elif not self.untold:  # its trace has ended
+            return
+        self.limited(ALONE)
+        self._silent, self.untold, self.iterations_done, self._first_ns = False, "", 0, None
+        self.seqs, self.passed = {}, ()
+        self.events.clear()
+        self.lane.clear()
+        self.outside()
 
     def _drop(self) -> None:
         assert self._recorder is not None
@@ -161,7 +176,7 @@ class Session(Numbers):
 
     def record(self, phase: Phase, start_ns: int, end_ns: int, **fields: int) -> None:
         """A span of the iteration under way, in any thread; the fields are those of Lane.record."""
-        self.note(_record, self.lane, phase, start_ns, end_ns, fields)
+        self.note(partial(self.lane.record, phase, start_ns, end_ns, **fields))
 
     def relieve(self) -> None:
         """Have events written before there are too many; where nobody writes, the oldest are let go."""
@@ -198,6 +213,7 @@ class Session(Numbers):
         begun_ns, self.begun_ns = self.begun_ns, now_ns
         if self._recorder is None and not self._silent:
             self.meet(*folder.of_environment())
+            now_ns = self.begun_ns = self.clock()  # what that takes is of this one, by which no run is judged
         if begun_ns is None:
             return
         self.iterations_done = self.iteration = following = self.iteration + 1
@@ -233,6 +249,8 @@ class Session(Numbers):
 
     def end(self, failure: str = "") -> None:
         """Write down how it ended; a second call does nothing."""
+        if self.untold:
+            self._stop(self.untold)
         recorder = self._recorder
         if recorder is None or self._silent:
             return
@@ -256,15 +274,13 @@ class Session(Numbers):
 
     def abandon(self) -> None:
         """This process is a fork of the rank: it records nothing."""
-        self._silent, self._recorder, self._samplers, self._at_ends = True, None, [], ()
-        self._looks = Looks()
+        self._silent, self._recorder, self._samplers, self._at_ends, self._looks = True, None, [], (), Looks()
+        self.untold = ""
 
     def _leave(self, failure: str) -> None:
         assert self.ranks is not None
-        folder.end(
-            self.folder, rank=self.ranks.own.rank, iterations=self.iterations_done,
-            seconds=(self._last_ns - (self._first_ns or 0)) / 1e9, failure=failure,
-        )  # fmt: skip
+        rank, seconds = self.ranks.own.rank, (self._last_ns - (self._first_ns or 0)) / 1e9
+        folder.end(self.folder, rank=rank, iterations=self.iterations_done, seconds=seconds, failure=failure)
         self.said.write()
 
     def _each(self, act: Callable[[Sampler], None]) -> None:
@@ -272,28 +288,12 @@ class Session(Numbers):
             try:
                 act(sampler)
             except Exception as error:  # noqa: BLE001  # a script is never stopped by what only watches it
-                self._lose(sampler, error)
-
-    def _lose(self, sampler: Sampler, error: Exception) -> None:
-        self._samplers = [each for each in self._samplers if each is not sampler]
-        self.limited(f"{type(sampler).__name__} ended early: {error}")
+                self._samplers = [each for each in self._samplers if each is not sampler]
+                self.limited(f"{type(sampler).__name__} ended early: {error}")
 
     def _stop(self, why: str) -> None:
         self._tell_failure(why)  # first: Python ends, and its threads, once nobody waits for this one
         self.limited(why)
-        self._silent, self._recorder = True, None  # sockets go on: another file
+        self._silent, self._recorder, self.untold = True, None, ""  # sockets go on: another file
         self.events.clear()
         self.said.alone()
-
-
-def _record(lane: Lane, phase: Phase, start_ns: int, end_ns: int, fields: Mapping[str, int]) -> None:
-    lane.record(phase, start_ns, end_ns, **fields)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__  # torch's have C++'s stack below
-
-
-def _to_standard_error(line: str) -> None:
-    with suppress(Exception):  # a script may have none, or one on a disk that is full
-        sys.stderr.write(f"e2c-dl: {line}\n")

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import ModuleType
 
 WATCHED = (
-    "torch", "torch._dynamo.eval_frame", "torch.distributed.tensor.parallel.api",
+    "torch", "torch._dynamo.eval_frame", "torch.distributed._functional_collectives",
+    "torch.distributed.tensor.parallel.api",
     "torch.distributed.checkpoint.state_dict_saver", "safetensors.torch", "horovod.torch",
 )  # fmt: skip
 SLOTS = ("HOROVOD_LOCAL_RANK", "LOCAL_RANK")

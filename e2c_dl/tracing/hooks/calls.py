@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.hooks.patches import Function, Patches, passed_over
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.tracer import Tracer
@@ -56,10 +56,14 @@ class Compiling:
         if self._watched:
             return
         self._watched = True
-        context = getattr(eval_frame, "OptimizeContext", None)  # a name of torch's own
-        if context is None:
+        from torch import _guards
+
+        # Names of torch's own: of what is to be compiled when it is called, and of each compilation, also an export's.
+        contexts = (getattr(eval_frame, "OptimizeContext", None), getattr(_guards, "CompileContext", None))
+        if None in contexts:
             self._begin()
-        else:
+            return
+        for context in contexts:
             Patches().wrap(context, "__init__", self._beginning)
 
     def _beginning(self, original: Function) -> Function:
@@ -132,7 +136,7 @@ def outer_only(around: Callable[[Function], Function], compiling: Compiling) -> 
 
     def once(original: Function) -> Function:
         outer: list[bool] = []
-        wrapped = around(original)
+        wrapped = passed_over(around)(original)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if compiling.looks() or outer:

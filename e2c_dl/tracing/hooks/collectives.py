@@ -1,26 +1,27 @@
 """Collectives of torch.distributed, as scripts and FSDP call them: COLLECTIVE, and AWAIT_COLLECTIVE where one waits.
 
-An asynchronous one lasts from its call, which is no wait, until its Work was waited for; one that nobody waits for is
-not recorded, and tracing.json says so. Those that DDP's reducer makes are :mod:`e2c_dl.tracing.hooks.parallel`'s.
-A message from one rank to another is a broadcast in a group of these two, of which both join, as gloo has it; ``send``
-and ``recv`` are made of ``isend``, ``irecv`` and ``wait``. Collectives inside of compiled graphs and DTensors are not
-seen: their bytes are, as flows.
+An asynchronous one lasts from its call, which is no wait, until its Work or a Future of it was waited for; one that
+nobody waits for is not recorded, and tracing.json says so. Those that DDP's reducer makes are
+:mod:`e2c_dl.tracing.hooks.parallel`'s. A message from one rank to another is a broadcast in a group of these two, of
+which both join, as gloo has it; ``send`` and ``recv`` are made of ``isend``, ``irecv`` and ``wait``. Of functional
+collectives, which DTensors make, waits are seen alone, and of those in compiled graphs nothing: their bytes are, as
+flows.
 """
 
 from __future__ import annotations
 
 import atexit
 import inspect
-import sys
-import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
 from e2c_dl.tracing.hooks.calls import end_graphs
 from e2c_dl.tracing.hooks.groups import number_of, number_of_pair, takes_part
-from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.hooks.patches import Function, Patches, passed_over
+from e2c_dl.tracing.hooks.unwaited import Joined, Polling, Unwaited
+from e2c_dl.tracing.hooks.waits import hook_waits
+from e2c_dl.tracing.regrouped import regrouped
 from e2c_dl.tracing.rendezvous import StoreExchange
 
 if TYPE_CHECKING:
@@ -48,38 +49,19 @@ KINDS = {
     "barrier": Collective.BARRIER,
     "monitored_barrier": Collective.BARRIER,
 }
-UNWAITED = "collectives that nobody waits for are not recorded"
-DTENSORS = "a model is tensor parallel: what ranks wait for in collectives of DTensors is within forward and backward"
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A collective that was called and is waited for later."""
-
-    start_ns: int
-    kind: Collective
-    seq: int
-    group: int
-    nbytes: int
-
-
-class Pending(weakref.ref[Any]):
-    """A Work that was not waited for yet; once it is gone, another may have its ``key``, the id."""
-
-    __slots__ = ("joined", "key")
-
-    key: int
-    joined: Joined
+DTENSORS = "a model is tensor parallel: it is not known which collectives of DTensors ranks wait for"
 
 
 class Collectives:
-    """Those that were joined and not waited for yet, by their Work."""
+    """Calls, and waits for what goes on since then."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._pending: dict[int, Pending] = {}
+        self.unwaited = Unwaited(tracer.limited)
+        self._polling = Polling()
         self._calling: set[int] = set()  # threads within one: what it calls itself is a part of it
 
+    @passed_over
     def call(
         self, kind: Collective, group: Any, nbytes: int, waits: bool, original: Function, args: Any, kwargs: Any
     ) -> Any:
@@ -99,50 +81,42 @@ class Collectives:
             end_ns = _leave(session, task, start_ns, seq, number) if waits else session.clock()
         joined = Joined(start_ns, kind, seq, number, nbytes)
         if hasattr(type(work), "wait"):  # one within a group that is joined later refuses to be asked itself
-            self._await(work, joined)
+            self.unwaited.hold(work, (joined,))
         elif waits or work is not None:  # a message among several that are told of together has no Work of its own
             record(session, joined, end_ns, task)
         return work
 
-    def wait(self, work: Any, original: Function, args: Any, kwargs: Any) -> Any:
-        """``original(work, ...)``, recorded."""
+    @passed_over
+    def wait(self, asked: Any, original: Function, args: Any, kwargs: Any) -> Any:
+        """``original(asked, ...)``, recorded: a wait for what ``asked``, a Work or a Future, can be asked for."""
         session = self._tracer.session
-        pending = self._pending.pop(id(work), None)
-        joined = pending.joined if pending is not None else None
+        joined = self.unwaited.take(asked)
         task = session.task() if session is not None else 0
         if session is None or task in self._calling:
-            return original(work, *args, **kwargs)
-        seq, group = (joined.seq, joined.group) if joined is not None else (-1, WORLD)
+            return original(asked, *args, **kwargs)
+        seq, group = (joined[-1].seq, joined[-1].group) if joined else (-1, WORLD)
         start_ns = _enter(session, task, seq, group)
         try:
-            return original(work, *args, **kwargs)
+            return original(asked, *args, **kwargs)
         finally:
             end_ns = _leave(session, task, start_ns, seq, group)
-            if joined is not None:
-                record(session, joined, end_ns, task)
+            for each in joined:
+                record(session, each, end_ns, task)
 
-    def forget(self) -> None:
-        """Waits are not seen any more."""
-        self._pending.clear()
-
-    def end(self) -> None:
-        """Nobody waits any more."""
-        if self._pending:
-            self._tracer.limited(UNWAITED)
-
-    def _await(self, work: Any, joined: Joined) -> None:
-        try:
-            pending = Pending(work, self._dropped)
-        except TypeError:  # a backend's own, which nobody can watch
-            self._tracer.limited(UNWAITED)
+    def asked(self, asked: Any, over: bool) -> None:
+        """A script asks whether ``asked`` is over, as it may until it is."""
+        session, joined = self._tracer.session, self.unwaited.of(asked)
+        if session is None or not joined or (task := session.task()) in self._calling:
             return
-        pending.key, pending.joined = id(work), joined
-        self._pending[pending.key] = pending
-
-    def _dropped(self, gone: weakref.ref[Any]) -> None:
-        """Nobody can wait for it any more."""
-        if not sys.is_finalizing() and isinstance(gone, Pending) and self._pending.pop(gone.key, None) is not None:
-            self._tracer.limited(UNWAITED)
+        now_ns = session.clock()
+        since_ns = now_ns if task else self._polling.asked(session.events, now_ns, over)
+        if not over:
+            return
+        if since_ns < now_ns:
+            session.note(session.entered, since_ns, Phase.AWAIT_COLLECTIVE, -1, joined[-1].seq, joined[-1].group)
+            session.note(session.left, now_ns)
+        for each in self.unwaited.take(asked):
+            record(session, each, now_ns, task)
 
 
 def install(tracer: Tracer, patches: Patches) -> None:
@@ -156,38 +130,48 @@ def install(tracer: Tracer, patches: Patches) -> None:
     from torch.distributed import distributed_c10d as c10d
 
     collectives = Collectives(tracer)
-    atexit.register(collectives.end)
-    patches.on_undo(lambda: atexit.unregister(collectives.end))
-    patches.on_undo(collectives.forget)
+    unwaited = collectives.unwaited
+    atexit.register(unwaited.end)
+    patches.on_undo(lambda: atexit.unregister(unwaited.end))
+    patches.on_undo(unwaited.forget)
     for name, kind in KINDS.items():
         if hasattr(c10d, name):
             patches.wrap(c10d, name, _timed(collectives, kind, torch.compiler.is_compiling), distributed)
-
-    def waiting(original: Function) -> Function:
-        def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return collectives.wait(self, original, args, kwargs)
-
-        end_graphs(wait)
-        return wait
 
     def initialised(original: Function) -> Function:
         def init(*args: Any, **kwargs: Any) -> None:
             original(*args, **kwargs)
             session = tracer.sign()
             session.hooked("torch.distributed")
-            if session.opened:  # made anew: some may have made fewer collectives of those before than others
-                session.count_anew()
-            store = c10d._get_default_store()
-            session.meet(distributed.get_rank(), distributed.get_world_size(), StoreExchange(store))
+            store = StoreExchange(c10d._get_default_store())
+            regrouped(session, distributed.get_rank(), distributed.get_world_size(), store)
             tracer.opened(session)
 
         return init
 
     for name, peer in (("isend", "dst"), ("irecv", "src")):
         patches.wrap(c10d, name, _message(collectives, peer, torch.compiler.is_compiling), distributed)
-    patches.wrap(torch._C._distributed_c10d.Work, "wait", waiting)
+    hook_waits(collectives, patches)
     if hasattr(c10d, "init_process_group"):  # init_device_mesh has the function by its name
         patches.wrap(c10d, "init_process_group", initialised, distributed, device_mesh)
+
+
+def install_functional(tracer: Tracer, patches: Patches) -> None:
+    """Hook the wait for a functional collective, as DTensor makes them, too; which one it is for is not known."""
+    import torch
+    from torch.distributed import _functional_collectives as functional
+
+    collectives, is_compiling = Collectives(tracer), torch.compiler.is_compiling
+
+    def waiting(original: Function) -> Function:
+        def wait_tensor(tensor: Any) -> Any:
+            if is_compiling():
+                return original(tensor)
+            return collectives.wait(tensor, original, (), {})
+
+        return wait_tensor
+
+    patches.wrap(functional, "wait_tensor", waiting)
 
 
 def install_tensor_parallel(tracer: Tracer, patches: Patches) -> None:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
-from e2c_dl.tracing.hooks.collectives import Joined, nbytes_of, record
+from e2c_dl.tracing.hooks.collectives import nbytes_of, record
 from e2c_dl.tracing.hooks.patches import Function, Patches
+from e2c_dl.tracing.hooks.unwaited import Joined
 from e2c_dl.tracing.numbers import following
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from e2c_dl.tracing.hooks.groups import number_of
 from e2c_dl.tracing.hooks.outermost import outermost_of
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.lane import Told
-from e2c_dl.tracing.numbers import UNCOUNTED
+from e2c_dl.tracing.numbers import UNCOUNTED, UNJOINED
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.session import Session
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 UNKNOWN = "DistributedDataParallel did not tell its buckets: this rank's collectives are not joined to the others'"
 OTHER_GROUPS = "a communication hook reduces within other groups than DistributedDataParallel's: the first is told"
 SHADOWED = "a rank without inputs (join) took part in the others' collectives: its waits for forwards have no cause"
-UNJOINED = 1 << 26  # numbers from here on are of no other rank's collectives
 
 Buffers = tuple[int, int, int]
 """How many a module has, their bytes, and the number of its group."""

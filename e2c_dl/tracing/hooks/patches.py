@@ -1,13 +1,21 @@
-"""Attributes of other people's modules and classes, replaced and put back."""
+"""Attributes of other people's modules and classes, replaced and put back.
+
+What stands between a script and the function that it calls is not where that function's warnings point: Python passes
+over frames of files with such names as its own import's have, and so those of a wrapper have one.
+"""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, TypeVar
 
 Function = Callable[..., Any]
+Around = Callable[[Function], Function]
+Passed = TypeVar("Passed", bound=Function)
+_PASSED_OVER = "importlib _bootstrap: "  # by warnings and logging
 
 
 class Patches:
@@ -16,13 +24,13 @@ class Patches:
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []
 
-    def wrap(self, owner: Any, name: str, around: Callable[[Function], Function], *others: Any) -> None:
+    def wrap(self, owner: Any, name: str, around: Around, *others: Any) -> None:
         """``owner.name`` is ``around`` of what it was, under the same name and signature.
 
         So it is for ``others`` that have the same function, and in the module that it is of: it is pickled by that.
         """
         original: Function = getattr(owner, name)
-        replaced: Function = functools.wraps(original)(around(original))
+        replaced: Function = functools.wraps(original)(passed_over(around)(original))
         self._replace(owner, name, original, replaced)
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for each in (*others, home):
@@ -50,3 +58,19 @@ class Patches:
     def undo(self) -> None:
         while self._undo:
             self._undo.pop()()
+
+
+def passed_over(function: Passed) -> Passed:
+    """``function``, which warnings pass over, and what it makes."""
+    found = getattr(function, "__func__", function)
+    if isinstance(found, FunctionType):
+        found.__code__ = _renamed(found.__code__)
+    return function
+
+
+@functools.cache  # what is put in place again is what it was: else torch.compile would compile anew
+def _renamed(code: CodeType) -> CodeType:
+    if code.co_filename.startswith(_PASSED_OVER):
+        return code
+    within = tuple(_renamed(each) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=_PASSED_OVER + code.co_filename, co_consts=within)

@@ -40,6 +40,7 @@ from e2c_dl.tracing.samplers.sampler import Recording, Sampler
 OFFER, TRAINS_AT = "clock", "trains_at"
 _TRIED_ROUNDS = 4
 _TRIED_WITHIN_S = (0.3, 1.0)  # at each address; the second, if none answered in the first: some hosts are far away
+_ALONE_WITHIN_S = 0.1  # what keeps a clock is asked in some 20 ms
 _JOIN_WITHIN_S = 3.0  # an exchange under way ends by its own time-outs
 
 
@@ -89,6 +90,8 @@ class Clocks(Sampler):
         work = (asked, recording.folder)
         self._thread = threading.Thread(target=self._follow, args=work, name="clocks", daemon=True)
         self._thread.start()
+        if len(ranks.peers) == 1:  # iterations are under way, which it would slow down; others' begin later
+            self._thread.join(_ALONE_WITHIN_S)
 
     def on_end(self) -> None:
         """The alignment holds until now; whatever could not be done is said."""

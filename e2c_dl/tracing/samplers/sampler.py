@@ -7,7 +7,7 @@ trains; what one raises ends that sampler, is said in tracing.json, and never re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,3 +81,8 @@ class Sampler(ABC):
     @abstractmethod
     def on_end(self) -> None:
         """Training is over: write down what is left, stop threads."""
+
+
+def offered(samplers: Iterable[Sampler]) -> dict[str, Any]:
+    """What all of them offer the other ranks."""
+    return {name: offer for sampler in samplers for name, offer in sampler.offers().items()}

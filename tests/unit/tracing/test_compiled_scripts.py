@@ -96,3 +96,21 @@ def test_what_is_called_of_compiled_functions_is_seen_and_no_reason_to_compile_a
     assert (spans["phase"] == Phase.CHECKPOINT).sum() == 12 + 1
     kinds = Counter(spans["kind"][spans["phase"] == Phase.COLLECTIVE].tolist())
     assert kinds == {Collective.ALL_REDUCE: 1 + 3, Collective.BROADCAST: 3}
+
+
+EXPORTED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(3):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+exported = torch.export.export(model, (torch.ones(2, 4),), strict=True)
+torch.export.draft_export(model, (torch.ones(2, 4),), strict=True)
+assert torch.equal(exported.module()(torch.ones(2, 4)), model(torch.ones(2, 4)))
+"""
+
+
+def test_a_model_that_was_trained_can_be_exported_whole_though_nothing_was_compiled(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", EXPORTED).values()
+    assert (spans["phase"] == Phase.STEP).sum() == 3

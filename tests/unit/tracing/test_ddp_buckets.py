@@ -12,7 +12,8 @@ from test_traced_script import torchrun, traced
 from e2c_dl.archive.read import open_archive
 from e2c_dl.trace.collectives import WORLD, collectives
 from e2c_dl.trace.model import Collective, Phase
-from e2c_dl.tracing.hooks.parallel import OTHER_GROUPS, SHADOWED, UNJOINED, UNKNOWN
+from e2c_dl.tracing.hooks.parallel import OTHER_GROUPS, SHADOWED, UNKNOWN
+from e2c_dl.tracing.numbers import UNJOINED
 
 pytest.importorskip("torch")
 

@@ -8,12 +8,17 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2c_dl.errors import TrainingError
 from e2c_dl.trace.clocks.clock import exchange
-from e2c_dl.tracing.rendezvous import StoreExchange
+from e2c_dl.trace.model import Phase
+from e2c_dl.trace.recording.span_log import read_spans
+from e2c_dl.tracing.rendezvous import Ranks, StoreExchange
+from e2c_dl.tracing.samplers.clocks import Clocks
+from e2c_dl.tracing.samplers.sampler import Recording
 from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import Settings
 
@@ -42,6 +47,38 @@ def test_a_store_that_fails_leaves_the_script_alone_and_the_rank_untraced(
     port, token = json.loads(store.told)["offers"]["clock"]
     with pytest.raises(TrainingError):
         exchange("127.0.0.1", port, token, rounds=1, within_s=0.2)
+
+
+class Slow(Clocks):
+    """Takes long to begin."""
+
+    def on_ready(self, ranks: Ranks, recording: Recording) -> None:
+        time.sleep(0.05)
+        super().on_ready(ranks, recording)
+
+
+def test_what_the_trace_of_a_script_alone_takes_to_begin_is_of_its_first_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def timekeeping(**_: Any) -> dict[str, Any]:
+        time.sleep(0.03)
+        asked.append(time.monotonic_ns())
+        return {}
+
+    monkeypatch.setattr("e2c_dl.tracing.session.SAMPLERS", (Slow,))
+    monkeypatch.setattr("e2c_dl.tracing.samplers.clocks.timekeeping", timekeeping)
+    session = Session(Settings(archive=tmp_path))
+    for _ in range(3):
+        session.active()
+        session.end_iteration(session.clock())
+    session.end()
+    _, spans, _ = read_spans(session.folder / "spans.bin")
+    own = spans[spans["phase"] == Phase.ITERATION]
+    assert (own["end_ns"][:-1] == own["start_ns"][1:]).all()
+    assert asked[0] < own["start_ns"][1], "threads have settled"
+    assert (own["end_ns"][1:] - own["start_ns"][1:]).max() < 40e6
 
 
 def test_who_ends_a_session_waits_until_the_thread_that_writes_has_told_of_a_full_disk(tmp_path: Path) -> None:
