@@ -88,7 +88,7 @@ def test_what_nobody_waits_for_is_said_and_is_no_collective_of_whatever_is_waite
     keys = [id(script.joins(work)) for work in works]
     del works
     assert script.said == [UNWAITED]
-    others = [Work() for _ in range(9)]
+    others = [Work() for _ in range(999)]
     assert {id(each) for each in others} & set(keys), "memory is used again"
     for each in others:
         script.waits(each)
