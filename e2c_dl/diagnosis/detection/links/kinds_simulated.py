@@ -1,9 +1,9 @@
 """Kind of a link's departure: by its messages alone (:mod:`.kinds`), and by what simulated links make of them.
 
 In a modelled world a link, simulated (:mod:`.tcp_simulated`, :mod:`.lower_rate`), brings messages when they came if it
-is changed as it was: so a rate is told from a delay that comes and goes, and from losses. In any world one that drifts or
-steps is told from losses by stretches of the link: within these it serves alike messages alike. Who of its two ends a
-link waits for sockets tell (:mod:`.ends`).
+is changed as it was: so a rate is told from a delay that comes and goes, and from losses. In any world one that drifts
+or steps is told from losses by stretches of the link: within these it serves alike messages alike. Who of its two ends
+a link waits for sockets tell (:mod:`.ends`).
 """
 
 from __future__ import annotations
