@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.prefix import common_iterations, training_span
+from e2c_dl.diagnosis.prefix import training_span
 from e2c_dl.trace.messages import keys
 from e2c_dl.trace.model import Phase, Spans, Trace
 
@@ -75,11 +75,7 @@ def _first(iterations: Spans, start_ns: int) -> int:
 
 
 def so_far(trace: Trace) -> Trace:
-    """Of each rank of ``trace`` all iterations that it has finished: of those that go at their own pace, and broke off.
-
-    Raises: AnalysisError, if a rank has none.
-    """
-    common_iterations(trace)
+    """All iterations that each rank has finished, at least one: of ranks at their own pace that broke off."""
     return _since(trace, began_ns(trace), 1, range(len(trace.ranks)))
 
 

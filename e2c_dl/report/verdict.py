@@ -27,7 +27,6 @@ from e2c_dl.report import words
 
 LEAST_SAVING = 0.001  # of the run: what saves less holds nothing up
 MOST_OTHER, FAR_MORE = 0.25, 3.0  # of an iteration, in what no phase names; times what others have of it
-_NO_CULPRIT = "No culprit: "
 NOTHING = 0.01  # of the run: less is within what a replay can tell
 
 
@@ -79,7 +78,7 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
         return Verdict(tone=Tone.UNDECIDED, headline=_untold(report, whole), points=points)
     named = None if alone is None or not best else _Bottleneck.of(alone, report)
     said = _none_alone(report) if named is None else f" {named.called} is {best}."
-    headline = _with_common(_no_culprit(report, _off(links_off)), report) + said
+    headline = _no_culprit(report, _off(links_off)) + said
     blind = report.untimed or (named is not None and not named.judged)
     much = report.run_s >= MATERIAL_SPEEDUP * (report.run_s - report.together_s)  # of all that departs
     unknown = (
@@ -129,16 +128,16 @@ def _off(links: int) -> str:
     return f" But {measured}: the network was not the one that was designed."
 
 
-def _with_common(headline: str, report: Report) -> str:
-    """``headline`` of a run without culprits, after what slowed it down and is nobody's, if anything did."""
-    first, *more = report.slowed_in_common or ("",)
-    if not first:
-        return headline
-    slow = " ".join([f"No culprit, and yet slow: {first[:1].lower()}{first[1:]}", *more])
-    return f"{slow} Beside that, {headline.removeprefix(_NO_CULPRIT)}"
+def _first_words(report: Report) -> str:
+    """Of a run without culprits: what slowed it down and is nobody's, if anything did."""
+    if not report.slowed_in_common:
+        return "No culprit:"
+    slow = " ".join(report.slowed_in_common)
+    return f"No culprit, and yet slow: {slow[:1].lower()}{slow[1:]} Beside that,"
 
 
 def _no_culprit(report: Report, off: str) -> str:
+    first_words = _first_words(report)
     asked = "what was designed" if report.reference == DESIGN else f"what was {report.reference} of it"
     if report.untraced:
         off = f"{off} {_unknown(report).capitalize()}."
@@ -154,12 +153,12 @@ def _no_culprit(report: Report, off: str) -> str:
         alone = f"none costs {least} or more{' by itself' if len(report.findings) > 1 else ''}"
         cost = f"{formatting.seconds(report.together_s)} of {formatting.seconds(report.run_s)}"
         together = f"; together they cost {cost}" if report.together_s >= NOTHING * report.run_s else ""
-        return f"{_NO_CULPRIT}{departures} from {asked}, {alone}{together}.{off}"
+        return f"{first_words} {departures} from {asked}, {alone}{together}.{off}"
     if report.limitations:  # some of it was not judged
-        return f"{_NO_CULPRIT}nothing that could be judged departs from {asked}.{off}" + _unseen(report)
+        return f"{first_words} nothing that could be judged departs from {asked}.{off}" + _unseen(report)
     if off:
-        return f"{_NO_CULPRIT}nothing ran slower than {report.reference}.{off}" + _unseen(report)
-    return f"{_NO_CULPRIT}nothing was seen to depart from {asked}." + _unseen(report)
+        return f"{first_words} nothing ran slower than {report.reference}.{off}" + _unseen(report)
+    return f"{first_words} nothing was seen to depart from {asked}." + _unseen(report)
 
 
 def _unknown(report: Report) -> str:

@@ -12,16 +12,10 @@ from e2c_dl.archive.write import amend
 from e2c_dl.campaign.links.matrix import Matrix
 from e2c_dl.diagnosis.diagnose import diagnose
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
-from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.errors import AnalysisError, ArchiveError, EmulationError
 from e2c_dl.report.page.html import write_report
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Pair
-
-_Tried = tuple[Measured | None, str]
-"""What was measured of a link; why nothing was."""
-
-_NOBODY: _Tried = None, ""
 
 
 def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
@@ -30,8 +24,11 @@ def write_links(archive: ReadArchive, scenario: Scenario) -> tuple[str, ...]:
     Raises: ArchiveError for a damaged file, or one that cannot be written.
     """
     requested, tried = scenario.emulated_topology(), _tried(archive)
-    of, pairs = partial(LinkFidelity.of, designed=scenario.topology, requested=requested), {*requested.links, *tried}
-    rows = [of(*pair, measured=seen, failed=why) for pair in sorted(pairs) for seen, why in [tried.get(pair, _NOBODY)]]
+    row_of = partial(LinkFidelity.of, designed=scenario.topology, requested=requested)
+    rows = []
+    for pair in sorted({*requested.links, *tried}):
+        seen = tried.get(pair)
+        rows.append(row_of(*pair, measured=seen.measured if seen else None, failed=seen.failed if seen else ""))
     archive.write_links([row.to_json() for row in rows])
     return tuple(sentence for row in rows for sentence in row.deviations())
 
@@ -58,12 +55,12 @@ def store(path: Path, matrix: Matrix) -> None:
         return  # a run without a trace has no report to renew
 
 
-def _tried(archive: ReadArchive) -> Mapping[Pair, _Tried]:
-    found: dict[Pair, _Tried] = {}
+def _tried(archive: ReadArchive) -> Mapping[Pair, LinkFidelity]:
+    found: dict[Pair, LinkFidelity] = {}
     for host in archive.hosts:
         try:
             rows = [LinkFidelity.from_json(row) for row in archive.host(host).links()]
         except EmulationError as error:
             raise ArchiveError(f"{host}: its {error}") from error
-        found |= {(row.src, row.dst): (row.measured, row.failed) for row in rows}
+        found |= {(row.src, row.dst): row for row in rows}
     return found

@@ -31,6 +31,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.detection.change_points import noise_of, segments
+
 Floats = npt.NDArray[np.float64]
 
 CONFIDENCE, POWER = 0.95, 0.8
@@ -90,34 +92,13 @@ def of_series(values: Floats, seed: int = 0) -> Interval | None:
 
 def without_steps(values: Floats) -> Floats:
     """``values`` less their steps, if those are nearly all of how they vary; the mean is theirs."""
-    count, mean = len(values), values.mean()
-    levels = values.copy()
-    parts = [(0, count)]
-    for _ in range(STEPS):
-        gain, place, part = max((*_step(values[begin:end]), (begin, end)) for begin, end in parts)
-        if gain <= 0:
-            break
-        parts.remove(part)
-        parts += [(part[0], part[0] + place), (part[0] + place, part[1])]
-    for begin, end in parts:
-        levels[begin:end] = values[begin:end].mean()
-    left, whole = float(np.square(values - levels).sum()), float(np.square(values - mean).sum())
-    clear = max(CLEAR, 1 - count / 200)
-    return np.asarray(values - levels + mean) if left < (1 - clear) * whole else values
-
-
-def _step(values: Floats) -> tuple[float, int]:
-    """(how much less its squares are about two levels than about one, where the second begins), of the best place."""
-    count = len(values)
-    if count < 2 * LEAST_LEVEL:
-        return 0.0, 0
-    before = np.arange(LEAST_LEVEL, count - LEAST_LEVEL + 1)
-    sums = np.cumsum(values)
-    first = sums[before - 1]
-    apart = first / before - (sums[-1] - first) / (count - before)
-    gains = apart**2 * before * (count - before) / count
-    best = int(np.argmax(gains))
-    return float(gains[best]), int(before[best])
+    noise, mean = noise_of(values), values.mean()
+    parts = segments(values, noise) if noise > 0 else [(0, len(values))]
+    if not 1 < len(parts) <= STEPS + 1 or min(end - begin for begin, end in parts) < LEAST_LEVEL:
+        return values
+    left = np.concatenate([values[begin:end] - values[begin:end].mean() for begin, end in parts])
+    clear = max(CLEAR, 1 - len(values) / 200)
+    return left + mean if np.square(left).sum() < (1 - clear) * np.square(values - mean).sum() else values
 
 
 def _autoregressive_half(values: Floats) -> float:

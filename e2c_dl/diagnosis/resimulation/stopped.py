@@ -44,9 +44,7 @@ class Stopped:
         """Those ``stalls`` of a link that shares a line which are none of what others send over that."""
         return tuple(each for each in stalls if _mostly_within(each, self.links.get(pair, ())))
 
-    def left(
-        self, link: Element, stalls: tuple[Interval, ...], moving: Collection[Element]
-    ) -> tuple[Interval, ...]:  # fmt: skip
+    def left(self, link: Element, stalls: Sequence[Interval], moving: Collection[Element]) -> tuple[Interval, ...]:
         """Those ``stalls`` of ``link`` that are left once those ``moving`` never stall."""
         if link in moving:
             return ()

@@ -173,8 +173,8 @@ class Probe:
             mostly = {host: n for host, n in counts.items() if n >= MIN_SLOW_LINKS and 2 * n > used[host]}
             if not mostly:
                 break
-            ranked = {host: (n / used[host], n) for host, n in mostly.items()}
-            found |= {host for host, rank in ranked.items() if rank == max(ranked.values())}  # of equal ones: all
+            most = max((n / used[host], n) for host, n in mostly.items())
+            found |= {host for host, n in mostly.items() if (n / used[host], n) == most}  # none explains its equals'
             slow = [link for link in slow if not {*link.ends} & found]
         return frozenset(found)
 

@@ -232,9 +232,10 @@ class Log:
             os.close(self._file)
         except OSError as error:
             if self._failure is None and os.getpid() == self._process:
-                self._fail(_unwritable(self.path, error))
+                failure = _unwritable(self.path, error)
+                self._fail(failure)
                 if self._on_failure is None:
-                    raise _unwritable(self.path, error) from error
+                    raise failure from error
 
     def _has_room(self, size_bytes: int) -> bool:
         if self._room_bytes is None:
