@@ -103,7 +103,7 @@ def one_run(seed: int, number: int, keep: Path | None, live: bool) -> None:
     if live:
         from benchmarks.diagnosis.live import judged_run
 
-        outcome = judged_run(seed, number)
+        outcome = judged_run(seed, number, keep)
     else:
         one = drawn(seed, number)
         told = truth(one)

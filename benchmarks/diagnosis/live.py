@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -101,8 +102,8 @@ def campaign(seed: int, runs: int, known: Judged) -> Iterator[Outcome]:
         yield outcome
 
 
-def judged_run(seed: int, number: int) -> Outcome:
-    """Run ``number`` of ``seed``: drawn, deployed, judged."""
+def judged_run(seed: int, number: int, kept: Path | None = None) -> Outcome:
+    """Run ``number`` of ``seed``: drawn, deployed, judged; its archive goes to ``kept``, which is made."""
     begun_s = time.monotonic()
     chance = random.Random(f"live {seed}/{number}")
     with tempfile.TemporaryDirectory(prefix="e2cdl-live-") as name:
@@ -116,6 +117,8 @@ def judged_run(seed: int, number: int) -> Outcome:
         if done.returncode:
             return failed(one, done.stderr.strip()[-500:], time.monotonic() - begun_s)
         archive = open_archive(folder / "archive")
+        if kept is not None:
+            shutil.copytree(folder / "archive", kept)
         return _judged(one, archive, costs, undisturbed_s, time.monotonic() - begun_s)
 
 

@@ -11,9 +11,9 @@ asked one question more, not as many as it has windows: it departs only if it do
 than where its own windows have to tell when. It is asked only if the others, without it, are slower then: of few, the
 mean follows each of them, and its own noise would tell when.
 
-One that is UNSTEADY times as uneven as most of its layer is not so by chance: it may be slow by turns, which of a layer
-that is uneven altogether nothing tells, since TCP serves all of its links so. Nor is one by chance that is plainly slow
-by turns, as not even half of all are.
+One that is UNSTEADY times as uneven as most of its layer, or, where that has few, as most of all, is not so by chance:
+it may be slow by turns, which of a layer that is uneven altogether nothing tells, since TCP serves all of its links so.
+Nor is one by chance that is plainly slow by turns, as not even half of all are.
 
 What most of several were slower by at the same time is :func:`shared_by` them: the same iteration where they keep in
 step, the same second where each goes at its own pace.
@@ -69,12 +69,12 @@ def levelled_together(
 
 
 def _unsteady(several: Sequence[Series], places: Sequence[int]) -> list[int]:
-    """Which of ``places`` are far more uneven than most, who are few."""
-    if len(places) <= LEAST_STEADY:
+    """Which of ``places`` are far more uneven than most of them, or of all ``several`` where they are few."""
+    among = several if len(places) <= LEAST_STEADY else [several[place] for place in places]
+    if len(among) <= LEAST_STEADY:
         return []
-    noises = [noise_of(several[place].values) for place in places]
-    usual = max(LEAST_NOISE, float(np.median(noises)))
-    return [place for place, noise in zip(places, noises, strict=True) if noise > UNSTEADY * usual]
+    usual = max(LEAST_NOISE, float(np.median([noise_of(each.values) for each in among])))
+    return [place for place in places if noise_of(several[place].values) > UNSTEADY * usual]
 
 
 def _plainly_by_turns(several: Sequence[Series]) -> set[int]:

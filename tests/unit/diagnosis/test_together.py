@@ -121,6 +121,21 @@ def test_one_that_is_slow_by_turns_in_a_steady_layer_is_found_and_a_layer_that_i
     assert (departs(alone) == turns).all(), "plainly so, of a layer of its own"
 
 
+def test_one_that_is_slow_every_other_time_among_few_of_its_layers_is_told_by_all_others() -> None:
+    """A link that is slow for 2 of 5 s, in iterations of 2.3 s: they hold less of it now, more then, on no grid."""
+    parts = [4.0, 0, 0, 0, 2.2, 1.2, 0, 0, 0, 3.9, 0, 1.5, 0, 0, 0.8, 0, 1.8, 0, 2.7, 0, 3.7]
+    slow = np.array(parts) > 0.8  # what holds little of it is as near to the others
+    draw = np.random.default_rng(5)
+    several = [series(draw.normal(0.004, 0.002, len(parts))) for _ in range(10)]
+    several[3] = series(draw.normal(0.004, 0.002, len(parts)) + np.log1p(parts))
+    of_layers = ["a", "a", "b", "b", "b", "c", "c", "d", "d", "d"]
+    found = levelled_together(several, of_layers)
+    assert (departs(found[3]) == slow).all()
+    assert not any(departs(one).any() for place, one in enumerate(found) if place != 3)
+    few = levelled_together(several[2:5], of_layers[2:5])  # nobody tells what is usual
+    assert not departs(few[1]).any()
+
+
 def test_noises_of_comparable_series_are_shared_as_far_as_they_are_alike() -> None:
     def shared_as(times: float, count: int) -> list[float]:
         draws = (np.random.default_rng(seed) for seed in range(20))
