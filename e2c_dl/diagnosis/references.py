@@ -90,8 +90,13 @@ def reference_of(
 
 
 def slowed(emulation: Mapping[str, Any]) -> bool:
-    """Whether hosts were made as slow as designed, as far as the run's ``emulation`` says otherwise."""
-    return bool(emulation.get("compute", {}).get("method") != "none")
+    """Whether hosts were made as slow as designed, as far as the run's ``emulation`` says otherwise.
+
+    A program of the user's own is slowed by a quota alone: where nobody could have one, none was.
+    """
+    compute = emulation.get("compute", {})
+    of_nobody = compute.get("method") == "quota" and not compute.get("cores", True)
+    return bool(compute.get("method") != "none" and not of_nobody)
 
 
 def _paced(scenario: Scenario, emulation: Mapping[str, Any]) -> bool:

@@ -92,7 +92,7 @@ def host_departures(
         limitations.append(Limitation(sentence=f"No verdict on gradients and loading of data: {untold}."))
     left_out = stalled or {}
     trusted = [rank for rank in trace.ranks if rank.host not in untrusted]
-    kept = {rank.host: waits for rank in trusted if (waits := Kept.of(rank)) is not None}
+    kept = {rank.host: waits for rank in trusted if (waits := Kept.of(rank, design)) is not None}
     for part in parts:
         known = _series(part, trusted, kept, design, left_out)
         comparable = classes(known, design)

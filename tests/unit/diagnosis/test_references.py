@@ -8,11 +8,13 @@ from types import MappingProxyType
 import pytest
 
 from e2c_dl.diagnosis import references
+from e2c_dl.emulation import compute
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.trace.changes import Change, ChangeInForce
+from e2c_dl.trace.model import Trace
 
 
 @pytest.fixture
@@ -50,3 +52,11 @@ def test_heat_and_a_schedule_that_repeats_hold_together(scenario):
     both = Schedules(compute={"edge-1": schedule}, thermal={"edge-1": Thermal(factor=3.0)})
     factor = references.compute_factors(replace(scenario, schedules=both), (throttled(Change.THROTTLE, 15.0),), 35.0)
     assert factor["edge-1"].points == ((0.0, 1.0), (10.0, 2.0), (15.0, 6.0), (20.0, 3.0), (30.0, 6.0))
+
+
+def test_where_no_quota_could_be_had_no_host_is_slow_by_design(scenario):
+    for quota, factors in ((True, {"edge-1": 1.5}), (False, {})):
+        plan = compute.of_scenario(8, replace(scenario, trained=None), quota=quota)
+        emulation = {"compute": {"method": plan.method.value, "cores": dict(plan.cores)}}
+        found = references.reference_of(scenario, Trace(ranks=(), facts={}), (), emulation, {}).compute_factors
+        assert {host: factor.at(0.0) for host, factor in found.items() if factor.at(0.0) != 1.0} == factors
