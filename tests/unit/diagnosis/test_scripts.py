@@ -86,6 +86,15 @@ def test_what_stood_still_for_seconds_is_named_however_short_the_run() -> None:
     assert (culprit.element.src, culprit.part) == (name(2), Part.STALLED)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_an_iteration_in_which_all_ranks_take_long_is_nobodys_stop(ranks: int) -> None:
+    """As when a compiled graph is compiled again, for a batch of another size."""
+    paused = {(rank, 30): 10.0 for rank in range(ranks)}
+    found = report_of(simulate(replace(NOISY, ranks=ranks, iterations=40, paused_s=paused)))
+    assert not found.findings
+    assert any("slower at the same time" in each for each in found.slowed_in_common)
+
+
 def test_loss_is_told_before_the_window_that_fills_behind_it() -> None:
     trace = simulate(replace(NOISY, slow_links={1: 0.4}))
     for lost, part in ((0.05, Part.LOSS), (0.0, Part.RECEIVER)):
