@@ -171,7 +171,7 @@ def _in_class(
             for each, one, reference in zip(alike, own, references, strict=True)
         ]
         return found, [*_unsure(of, found, part, OF_FIRST, design)]
-    if len(alike) >= (MIN_PEERS if design.some else 2) and not design.reference.modelled:
+    if len(alike) >= (MIN_PEERS if design.of_hosts else 2) and not design.reference.modelled:
         own, limitations = without_common(of, own, part, design, _layers(alike, design))
     if len(alike) == 1:
         known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN

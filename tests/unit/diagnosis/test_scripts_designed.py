@@ -99,3 +99,15 @@ def test_links_that_nobody_could_shape_are_held_to_each_other_as_they_are() -> N
     assert any("as they are, not by design" in each for each in found.limitations)
     (slow,) = report(simulate(replace(RUN, slow_links={1: 0.3})), asked).culprits
     assert (slow.element.src, slow.element.dst) == RING[1]
+
+
+@pytest.mark.parametrize(("factors", "named"), [({}, []), (dict.fromkeys((name(0), name(1)), 1.0), [name(0), name(1)])])
+def test_what_two_ranks_have_at_the_same_time_is_nobodys_where_links_alone_are_designed(
+    factors: dict[str, float], named: list[str]
+) -> None:
+    slow = {(rank, iteration): 0.1 for rank in range(2) for iteration in range(25, 50)}
+    trace = simulate(replace(RUN, ranks=2, iterations=50, paused_s=slow))
+    links = dict.fromkeys(((name(0), name(1)), (name(1), name(0))), FAST)
+    found = report(trace, designed(trace, links, factors=factors))
+    assert sorted(each.src for culprit in found.culprits for each in culprit.elements) == named
+    assert bool(found.slowed_in_common) is not bool(named)

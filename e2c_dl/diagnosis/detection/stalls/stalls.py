@@ -78,7 +78,7 @@ def _not_of_most(segments: Mapping[SpanKey, Stall], trace: Trace, design: Design
     stalled: dict[tuple[int, int], set[int]] = {}
     for rank, phase, iteration, _ in segments:
         stalled.setdefault((phase, iteration), set()).add(rank)
-    least = MIN_PEERS if design.some else 2
+    least = MIN_PEERS if design.of_hosts else 2
     most = {
         (phase, iteration) for (phase, iteration), ranks in stalled.items()
         if len(ranks) >= max(least, SHARED_BY * sum(bool(len(rank.rows(Phase(phase)))) for rank in trace.ranks))
