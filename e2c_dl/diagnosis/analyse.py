@@ -155,7 +155,7 @@ def analyse(
         together_s=_together_s(worth, predictor)
         if len(found) > 1 and not mistimed_s and not any(each.material for each in found)
         else 0.0,
-        unjudged=_unjudged(prefix, carried, hosts, links),
+        unjudged=_unjudged(prefix, [each.element for each in carried or observed.flows], hosts, links),
         mistimed_s=mistimed_s,
         untimed=tuple(str(link.element) for link in carried if link.by_receiver),
         silent_s={f"{src} -> {dst}": seconds for (src, dst), seconds in silent_s(trace, design).items()},
@@ -190,13 +190,12 @@ def _together_s(departures: Sequence[Departure], predictor: Predictor) -> float:
     return float(np.mean(before_ns) - np.mean(after_ns)) / 1e9
 
 
-def _unjudged(trace: Trace, carried: Sequence[ObservedLink], hosts: Judgement, links: Judgement) -> tuple[str, ...]:
-    """Hosts of ``trace`` and links that ``carried`` something which no judgement is on."""
+def _unjudged(trace: Trace, carried: Sequence[Element], hosts: Judgement, links: Judgement) -> tuple[str, ...]:
+    """Hosts of ``trace`` and links, which ``carried`` something, that no judgement is on."""
     judged = hosts.held | links.held
     judged |= {one for each in (hosts, links) for found in each.departures for one in (found.element, *found.members)}
     took_part = [Element(kind=ElementKind.HOST, src=rank.host) for rank in trace.ranks]
-    took_part += [link.element for link in carried]
-    return tuple(str(each) for each in took_part if each not in judged)
+    return tuple(str(each) for each in (*took_part, *carried) if each not in judged)
 
 
 def _iteration_s(trace: Trace, iterations: int) -> float:

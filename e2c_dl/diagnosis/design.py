@@ -56,7 +56,12 @@ class Design:
     @property
     def some(self) -> bool:
         """Whether anything was designed."""
-        return self.reference.network_emulated or bool(self.reference.compute_factors)
+        return self.reference.network_emulated or self.of_hosts
+
+    @property
+    def of_hosts(self) -> bool:
+        """Whether anything was designed of hosts."""
+        return bool(self.reference.compute_factors)
 
     def alone(self, pair: Pair) -> Designed:
         """Design of a link whose bottleneck, if it passes one, nobody else uses."""

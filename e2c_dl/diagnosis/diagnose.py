@@ -101,7 +101,8 @@ def read_run(archive: ReadArchive, trace: Trace | None = None) -> ReadRun:
         if (Place(archive.path) / layout.SCENARIO).exists():
             emulation = archive.run.emulation
             designed = reference_of(scenario_of(archive), trace, archive.changes(), emulation, archive.host_facts)
-            designed = designed if emulation else replace(designed, compute_factors={})  # nobody slowed it
+            if not emulation:  # links are taken to be as it has them, and nobody slowed hosts
+                designed = replace(designed, compute_factors={}, network_emulated=True)
         return trace, None, script_reference(trace, archive.host_facts, designed)  # no strategy of it was trained
     scenario = scenario_of(archive)
     return trace, scenario, reference_of(scenario, trace, archive.changes(), archive.run.emulation, archive.host_facts)

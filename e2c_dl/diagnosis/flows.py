@@ -56,6 +56,11 @@ class ObservedFlow:
         return Element(kind=ElementKind.LINK, src=self.pair[0], dst=self.pair[1])
 
     @property
+    def within_machine(self) -> bool:
+        """Whether it crosses no network."""
+        return self.traffic is not None and self.traffic.within_machine
+
+    @property
     def known(self) -> npt.NDArray[np.bool_]:
         """In which iterations it was busy with more than replies."""
         return (self.busy_s > 0) & (self.acked_bytes > self.least_bytes)

@@ -10,16 +10,16 @@ How slow a host was by design is what its gradients are held against::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.window import BEGAN
 from e2c_dl.dynamics.speed import HostSpeed
-from e2c_dl.scenario.model import Scenario, Schedules, Tcp
+from e2c_dl.scenario.model import LinkSchedule, Scenario, Schedules, Tcp
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
-from e2c_dl.topology import Topology
+from e2c_dl.topology import Link, Topology
 from e2c_dl.trace.changes import Change, ChangeInForce
 from e2c_dl.trace.model import Trace
 from e2c_dl.worlds.allotment import own_pace
@@ -33,6 +33,7 @@ PACED = ("sleep", MODEL)
 """Methods of emulating compute that make a gradient take what was agreed: a quota gives it a share of a core."""
 
 VIRTUAL = "virtual"  # how the back ends of modelled networks begin
+RATES_ALONE = "htb"  # the back end that carries out nothing else of links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +74,10 @@ def reference_of(
     ``emulation`` is the run's; ``host_facts``: host -> its facts, None if it left none.
     """
     ranks, trained = scenario.topology.ranks, scenario.trained
+    topology, schedules = _in_force(scenario, emulation)
     return Reference(
-        topology=scenario.topology,
-        schedules=scenario.schedules,
+        topology=topology,
+        schedules=schedules,
         compute_factors=compute_factors(scenario, changes, _seconds(trace)) if slowed(emulation) else {},
         batch_sizes={} if trained is None else {host.name: trained.batch_sizes[host.rank or 0] for host in ranks},
         batches_change=trained is not None and trained.batching != "fixed",
@@ -89,9 +91,24 @@ def reference_of(
     )  # fmt: skip
 
 
+def _in_force(scenario: Scenario, emulation: Mapping[str, Any]) -> tuple[Topology, Schedules]:
+    """What ``scenario`` designs of links, as far as the back end of ``emulation`` can carry it out."""
+    topology, schedules = scenario.topology, scenario.schedules
+    if emulation.get("backend") != RATES_ALONE:
+        return topology, schedules
+    links = {pair: Link(rate_bps=of.rate_bps, queue_bytes=of.queue_bytes) for pair, of in topology.links.items()}
+    rates = {pair: LinkSchedule(rate_bps=of.rate_bps) for pair, of in schedules.links.items()}
+    return replace(topology, links=links), replace(schedules, links=rates)
+
+
 def slowed(emulation: Mapping[str, Any]) -> bool:
-    """Whether hosts were made as slow as designed, as far as the run's ``emulation`` says otherwise."""
-    return bool(emulation.get("compute", {}).get("method") != "none")
+    """Whether hosts were made as slow as designed, as far as the run's ``emulation`` says otherwise.
+
+    A program of the user's own is slowed by a quota alone: where nobody could have one, none was.
+    """
+    compute = emulation.get("compute", {})
+    of_nobody = compute.get("method") == "quota" and not compute.get("cores", True)
+    return bool(compute.get("method") != "none" and not of_nobody)
 
 
 def _paced(scenario: Scenario, emulation: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.prefix import TRACED
 from e2c_dl.diagnosis.references import Reference, hardware_of
 from e2c_dl.diagnosis.states import timelines
+from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.topology import Host, Topology
 from e2c_dl.trace.model import State, Trace
 from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS, warm_up
@@ -63,9 +64,15 @@ def script_reference(
     pairs = {(src, dst): (places[src], places[dst]) for src in places for dst in places}
     links, changing, factors = designed.topology.links, designed.schedules.links, designed.compute_factors
     return replace(
-        designed, hardware=hardware, batch_sizes={}, batches_change=False, normal_s={}, network_emulated=True,
+        designed, hardware=hardware, batch_sizes={}, batches_change=False, normal_s={},
         on_gpu=on_gpu,
-        topology=Topology(hosts=hosts, links={pair: links[of] for pair, of in pairs.items() if of in links}),
+        topology=Topology(
+            hosts=hosts, links={pair: links[of] for pair, of in pairs.items() if of in links},
+            bottlenecks=tuple(
+                replace(line, links=tuple(sorted(pair for pair, of in pairs.items() if of in line.links)))
+                for line in designed.topology.bottlenecks
+            ),
+        ),
         compute_factors={host: factors[place] for host, place in places.items() if place in factors},
         schedules=replace(
             designed.schedules, links={pair: changing[of] for pair, of in pairs.items() if of in changing}
@@ -142,7 +149,9 @@ def _about_ranks(observed: Observed) -> Iterator[Limitation]:
     if hidden:
         why = "compiled graphs, or phases that nobody named"
         yield Limitation.of(f"Much of what {{}} did was not seen ({why}): it counts as other.", "host", hidden)
-    if observed.design.reference.normal_s or observed.design.reference.modelled:
+    reference = observed.design.reference
+    slower = (each != Schedule.constant(1.0) for each in reference.compute_factors.values())
+    if reference.normal_s or reference.modelled or any(slower):
         return
     nothing = "Nothing was designed of this run's hosts"
     yield Limitation(sentence=f"{nothing}: they are held to each other, and to their own past.")
@@ -175,11 +184,14 @@ def _about_links(observed: Observed) -> Iterator[Limitation]:
         sentence="Savings of links are those of a ring, each of which carries its part at the rate its sender saw; "
         "the library may send otherwise."
     )
-    if not observed.design.reference.network_emulated:
-        yield Limitation(sentence=_undesigned(len(flows)))
+    across = sum(not flow.within_machine for flow in flows)
+    if across and not observed.design.reference.network_emulated:
+        yield Limitation(sentence=_undesigned(across))
 
 
 def _undesigned(links: int) -> str:
     if links < LEAST_LINKS:
-        return "Nothing was designed of this run's links, and few carried data: each is held to its own past."
-    return "Nothing was designed of this run's links: each is held to what the others do, whatever it is made for."
+        return "This run's links are as they are, not by design, and few carried data: each is held to its own past."
+    return (
+        "This run's links are as they are, not by design: each is held to what the others do, whatever it is made for."
+    )

@@ -76,7 +76,7 @@ def _first(iterations: Spans, start_ns: int) -> int:
 
 def so_far(trace: Trace) -> Trace:
     """All iterations that each rank has finished, at least one: of ranks at their own pace that broke off."""
-    return _since(trace, began_ns(trace), 1, range(len(trace.ranks)))
+    return _since(trace, began_ns(trace), 1, _training(trace, [_iterations(rank.spans) for rank in trace.ranks]))
 
 
 def _training(trace: Trace, own: Sequence[Spans]) -> list[int]:

@@ -38,7 +38,7 @@ from e2c_dl.formatting import count, seconds
 from e2c_dl.topology import Pair
 from e2c_dl.trace.clocks.certainty import in_steps
 from e2c_dl.trace.messages import Messages
-from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
+from e2c_dl.trace.model import COMPUTE, GRADIENT, Phase, RankTrace, Trace
 
 TOLERANCE_NS = 1_000_000.0  # emulated delays are as good as that
 SPREADS = 6.0  # of the designed jitter: by so much less a normally distributed delay is once in a billion messages
@@ -143,7 +143,7 @@ def _is_bent(rank: RankTrace) -> bool:
     """Whether its clock was straightened out between exchanges, which leaves open how long what it did lasted."""
     if not rank.clock.knots:
         return False
-    spans = rank.of(*GRADIENT)
+    spans = rank.of(*(GRADIENT if len(rank.rows(*GRADIENT)) else COMPUTE))  # a script may name no gradients
     iterations = max(1, len(np.unique(spans["iteration"])))
     computed_ns = float((spans["end_ns"] - spans["start_ns"]).sum()) / iterations
     return rank.clock.usual_ns > MOST_OPEN * computed_ns

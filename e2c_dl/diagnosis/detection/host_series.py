@@ -102,10 +102,16 @@ def compute_s(rank: RankTrace, iterations: int) -> Doubles:
     return seconds_in(rank, GRADIENT, iterations)
 
 
-def seconds_in(rank: RankTrace, phases: Collection[Phase], iterations: int) -> Doubles:
-    """Seconds of ``phases`` in iterations 0 .. iterations - 1, shape (iterations,)."""
+def seconds_in(rank: RankTrace, phases: Collection[Phase], iterations: int, design: Design | None = None) -> Doubles:
+    """Seconds of ``phases`` in iterations 0 .. iterations - 1, shape (iterations,).
+
+    With ``design``, as on a host of factor 1.
+    """
     spans = _spans(rank, phases, iterations)
-    return _per_iteration(spans, (spans["end_ns"] - spans["start_ns"]) / 1e9, iterations)
+    if design is None:
+        return _per_iteration(spans, (spans["end_ns"] - spans["start_ns"]) / 1e9, iterations)
+    begin_s, end_s = ((spans[end] - design.began_ns) / 1e9 for end in ("start_ns", "end_ns"))
+    return _per_iteration(spans, design.speed(rank.host).between(begin_s, end_s), iterations)
 
 
 def begins_s(own: Spans, design: Design, iterations: int) -> Doubles:

@@ -65,7 +65,12 @@ def unjudged(host: str, what: str, why: str) -> Limitation:
 
 
 def about_warm_up(trace: Trace, design: Design) -> Iterator[Limitation]:
-    """That the first iterations took longer, where that is material: nobody is judged by them."""
+    """That the first iterations took longer, where that is material: nobody is judged by them.
+
+    Not of a run's last iterations, of which the first have warmed up.
+    """
+    if design.judged_s < design.seconds:
+        return
     lost_s, first = 0.0, 0
     for rank in trace.ranks:
         spans = rank.of(Phase.ITERATION)

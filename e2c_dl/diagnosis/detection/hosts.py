@@ -92,7 +92,7 @@ def host_departures(
         limitations.append(Limitation(sentence=f"No verdict on gradients and loading of data: {untold}."))
     left_out = stalled or {}
     trusted = [rank for rank in trace.ranks if rank.host not in untrusted]
-    kept = {rank.host: waits for rank in trusted if (waits := Kept.of(rank)) is not None}
+    kept = {rank.host: waits for rank in trusted if (waits := Kept.of(rank, design)) is not None}
     for part in parts:
         known = _series(part, trusted, kept, design, left_out)
         comparable = classes(known, design)
@@ -171,7 +171,7 @@ def _in_class(
             for each, one, reference in zip(alike, own, references, strict=True)
         ]
         return found, [*_unsure(of, found, part, OF_FIRST, design)]
-    if len(alike) >= (MIN_PEERS if design.some else 2) and not design.reference.modelled:
+    if len(alike) >= (MIN_PEERS if design.of_hosts else 2) and not design.reference.modelled:
         own, limitations = without_common(of, own, part, design, _layers(alike, design))
     if len(alike) == 1:
         known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN

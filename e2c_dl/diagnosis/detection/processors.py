@@ -34,15 +34,16 @@ EACH = tuple(part for part in PHASES if part is not Part.PROCESSOR)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Kept:
-    """One host's waits for a processor; arrays are of shape (iterations,)."""
+    """One host's waits for a processor, as on a host of factor 1; arrays are of shape (iterations,)."""
 
     waited_s: Doubles  # NaN: it is not known
     took_s: Doubles  # all that it computed, those waits included
+    spent_s: Doubles  # the same, as slow as it is by design
     ran: Mapping[Part, Doubles]  # share of each part for which it had a processor
 
     @classmethod
-    def of(cls, rank: RankTrace) -> Kept | None:
-        """Those of ``rank``; None if its trace does not tell of any."""
+    def of(cls, rank: RankTrace, design: Design) -> Kept | None:
+        """Those of ``rank`` beyond what ``design`` has it wait, by a quota; None if its trace does not tell of any."""
         own = rank.of(Phase.ITERATION)
         told = own[(own["seq"] >= 0) & (own["iteration"] >= 0)]
         if not len(told):
@@ -50,15 +51,18 @@ class Kept:
         count = int(own["iteration"].max()) + 1
         waited_s = np.full(count, np.nan)
         waited_s[told["iteration"]] = told["seq"] / 1e6
-        took_s = np.stack([seconds_in(rank, PHASES[part], count) for part in EACH])
-        whole_s = took_s.sum(axis=0)
+        spent_s, took_s = (
+            np.stack([seconds_in(rank, PHASES[part], count, by) for part in EACH]) for by in (None, design)
+        )
+        spent_s, whole_s = spent_s.sum(axis=0), took_s.sum(axis=0)
+        waited_s = np.maximum(0.0, waited_s - (spent_s - whole_s))
         known = np.isfinite(waited_s) & (whole_s > 0)
         if not known.any():
             return None
         usual = waited_s[known].sum() / whole_s[known].sum()
         waits_s = np.minimum(np.where(known, waited_s, usual * whole_s), (1 - LEAST_RAN) * whole_s)
         ran = 1 - _share(_waits_of_parts(took_s, waits_s), took_s)
-        return cls(waited_s=waited_s, took_s=whole_s, ran=dict(zip(EACH, ran, strict=True)))
+        return cls(waited_s=waited_s, took_s=whole_s, spent_s=spent_s, ran=dict(zip(EACH, ran, strict=True)))
 
 
 def _waits_of_parts(took_s: Doubles, waits_s: Doubles) -> Doubles:
@@ -104,5 +108,5 @@ def processor_series(
             continue
         ran_s = np.maximum(waits.took_s - waits.waited_s, LEAST_RAN * waits.took_s)  # what is long waits for little
         longer = np.divide(waits.took_s, ran_s, out=np.ones(count), where=chosen)
-        series = series_of(own, design, begun_s, longer, waits.took_s, chosen)
+        series = series_of(own, design, begun_s, longer, waits.spent_s, chosen)
         yield HostSeries(host=rank.host, part=Part.PROCESSOR, series=series, factors=np.ones(len(series)), spans=1)

@@ -82,14 +82,13 @@ def unnamed_series(
     least_s = other_s.min(axis=0)
     usual_s = max(float(np.median(least_s[told])), LEAST * float(np.median(whole_s[:, told])))
     found = []
-    for rank, spans, took_s in zip(alike, own, other_s - least_s + usual_s, strict=True):
+    for rank, spans, took_s, lasted_s in zip(alike, own, other_s - least_s + usual_s, whole_s, strict=True):
         chosen = told.copy()
         chosen[[each for each in left_out.get(rank.host, ()) if each < count]] = False
         if chosen.any():
             series = series_of(spans, design, begins_s(spans, design, count), took_s, took_s, chosen)
-            found.append(
-                HostSeries(host=rank.host, part=Part.OTHER, series=series, factors=np.ones(len(series)), spans=1)
-            )
+            factors = lasted_s[chosen] / seconds_in(rank, {Phase.ITERATION}, count, design)[chosen]
+            found.append(HostSeries(host=rank.host, part=Part.OTHER, series=series, factors=factors, spans=1))
     return found
 
 

@@ -80,6 +80,12 @@ class Windows:
             return np.arange(len(self))
         return np.searchsorted(self.ended_s[host], self.begins_s, side="right").astype(np.int64)
 
+    def iterations_begin_s(self, host: str) -> Doubles:
+        """When each iteration of ``host`` began, shape (iterations,); of all in step the median."""
+        if not self.own_pace:
+            return self.begins_s
+        return np.append(self.begins_s[0], self.ended_s[host][:-1])
+
     def iteration_of(self, host: str, time_s: float) -> int:
         """The iteration that ``host`` was in at ``time_s``, the last one if that is over; the median of all in step."""
         if not self.own_pace:

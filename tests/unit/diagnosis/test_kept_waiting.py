@@ -12,11 +12,17 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.host_series import PHASES, seconds_in
 from e2c_dl.diagnosis.detection.processors import LEAST_RAN, Kept, processor_series
 from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.scripts import script_reference
+from e2c_dl.topology import Topology
 from e2c_dl.trace.model import Phase, RankTrace, Trace
 
 ALIKE = Ddp(ranks=4, iterations=40, noise=0.1)
 EVERY = dict.fromkeys(range(4), 0.04)
+DESIGN = Design(
+    reference=Reference(topology=Topology(hosts=()), compute_factors={}, batch_sizes={}),
+    began_ns=0, seconds=1.0, judged_s=1.0,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("rank", [0, 3])
@@ -61,7 +67,7 @@ def test_a_wait_is_taken_off_the_phase_that_took_longer() -> None:
     """In each iteration 20 ms are of FORWARD and 40 of BACKWARD."""
     ddp = Ddp(iterations=20, kept_s={0: 0.03}, seed=3)
     rank = simulate(ddp).ranks[0]
-    kept = Kept.of(rank)
+    kept = Kept.of(rank, DESIGN)
     assert kept is not None
     for part, seconds in ((Part.COMPUTE, 0.06), (Part.DATA, 0.01), (Part.STEP, 0.005)):
         took_s = seconds_in(rank, PHASES[part], 20)
@@ -71,18 +77,18 @@ def test_a_wait_is_taken_off_the_phase_that_took_longer() -> None:
 
 def test_an_iteration_that_tells_nothing_waited_as_is_usual() -> None:
     rank = simulate(Ddp(iterations=6)).ranks[0]  # 75 ms of computing in each
-    kept = Kept.of(told(rank, [15_000, -1, 15_000, 15_000, -1, 15_000]))
+    kept = Kept.of(told(rank, [15_000, -1, 15_000, 15_000, -1, 15_000]), DESIGN)
     assert kept is not None
     assert kept.ran[Part.COMPUTE] == pytest.approx(0.8, rel=0.01)
-    longer = Kept.of(told(rank, [0, 0, 0, 0, 0, 500_000]))
+    longer = Kept.of(told(rank, [0, 0, 0, 0, 0, 500_000]), DESIGN)
     assert longer is not None and longer.ran[Part.DATA][-1] == pytest.approx(LEAST_RAN)
 
 
 def test_a_trace_that_tells_of_no_wait_has_none() -> None:
     rank = simulate(Ddp(iterations=4)).ranks[0]
-    assert Kept.of(told(rank, [-1] * 4)) is None
-    assert Kept.of(replace(rank, spans=rank.spans[rank.spans["phase"] == Phase.ITERATION])) is None
-    assert Kept.of(replace(rank, spans=rank.spans[:0])) is None
+    assert Kept.of(told(rank, [-1] * 4), DESIGN) is None
+    assert Kept.of(replace(rank, spans=rank.of(Phase.ITERATION)), DESIGN) is None
+    assert Kept.of(replace(rank, spans=rank.spans[:0]), DESIGN) is None
 
 
 def test_a_rank_alone_is_held_to_a_processor_of_its_own() -> None:
@@ -95,7 +101,7 @@ def test_a_rank_alone_is_held_to_a_processor_of_its_own() -> None:
 def test_a_wait_is_a_share_of_the_iteration_that_it_was_a_part_of() -> None:
     """Whose checkpoint, say, took a second: what it waits for there is as long as elsewhere, and no larger part."""
     rank = told(simulate(Ddp(ranks=1, iterations=60, paused_s={(0, 50): 1.0})).ranks[0], [15_000] * 60)
-    trace, kept = Trace(ranks=(rank,), facts={}), Kept.of(rank)
+    trace, kept = Trace(ranks=(rank,), facts={}), Kept.of(rank, DESIGN)
     assert kept is not None
     (waits,) = processor_series([rank], {rank.host: kept}, Design.of(trace, script_reference(trace, {})), {})
     beyond_s = waits.series.spent_s - waits.series.designed_s

@@ -105,6 +105,20 @@ def test_what_is_slow_costs_a_share_of_the_time_in_which_it_still_trains(until: 
     assert slow.saved_s == pytest.approx(report.run_s * (1 - 1 / 3), rel=0.1)
 
 
+def test_where_all_broke_off_those_that_had_done_all_their_own_make_it_no_longer() -> None:
+    hosts = vw.hosts(SIZE, factors=[1, 1, 1, 3, 1], of=vw.profile(BUCKETS, per_sample_s=5e-3), noise=0.05)
+    done = vw.run(
+        strategies.load("adpsgd"), size=SIZE, seed=1, iterations=40, on_hosts=hosts, links=vw.everywhere(SIZE, LINK)
+    )
+    stop_ns = round(0.7 * max(int(rank.of(Phase.ITERATION)["end_ns"].max()) for rank in done.trace.ranks))
+    ranks = [replace(rank, spans=_so_far(rank.spans, stop_ns), complete=False) for rank in done.trace.ranks]
+    reference = replace(done, hosts=vw.hosts(SIZE)).reference()
+    report = analyse(replace(done.trace, ranks=tuple(ranks)), replace(reference, own_pace=True))
+    (slow,) = report.culprits
+    assert str(slow.element) == "edge-4"
+    assert slow.saved_s == pytest.approx(report.run_s * (1 - 1 / 3), rel=0.1)
+
+
 def _so_far(spans: Spans, now_ns: int) -> Spans:
     return np.asarray(spans[(spans["end_ns"] <= now_ns) & (spans["phase"] != Phase.TRAINING)])
 

@@ -8,11 +8,14 @@ from types import MappingProxyType
 import pytest
 
 from e2c_dl.diagnosis import references
+from e2c_dl.emulation import compute
 from e2c_dl.scenario.load import load
-from e2c_dl.scenario.model import Scenario, Schedules
+from e2c_dl.scenario.model import LinkSchedule, Scenario, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
+from e2c_dl.topology import Link
 from e2c_dl.trace.changes import Change, ChangeInForce
+from e2c_dl.trace.model import Trace
 
 
 @pytest.fixture
@@ -50,3 +53,27 @@ def test_heat_and_a_schedule_that_repeats_hold_together(scenario):
     both = Schedules(compute={"edge-1": schedule}, thermal={"edge-1": Thermal(factor=3.0)})
     factor = references.compute_factors(replace(scenario, schedules=both), (throttled(Change.THROTTLE, 15.0),), 35.0)
     assert factor["edge-1"].points == ((0.0, 1.0), (10.0, 2.0), (15.0, 6.0), (20.0, 3.0), (30.0, 6.0))
+
+
+def test_where_rates_alone_can_be_emulated_delays_and_losses_are_not_expected(scenario):
+    pair = next(iter(scenario.topology.links))
+    link = Link(rate_bps=20e6, delay_s=0.02, jitter_s=0.001, loss=0.01, queue_bytes=100_000)
+    schedule = LinkSchedule(rate_bps=Schedule.constant(1e6), delay_s=Schedule.constant(0.1))
+    lossy = replace(
+        scenario, topology=replace(scenario.topology, links={pair: link}), schedules=Schedules(links={pair: schedule})
+    )
+    trace = Trace(ranks=(), facts={})
+    rates, whole = (
+        references.reference_of(lossy, trace, (), {"backend": backend}, {}) for backend in ("htb", "tc")
+    )  # fmt: skip
+    assert rates.topology.links == {pair: Link(rate_bps=20e6, queue_bytes=100_000)}
+    assert rates.schedules.links == {pair: LinkSchedule(rate_bps=Schedule.constant(1e6))}
+    assert (whole.topology.links, whole.schedules.links) == ({pair: link}, {pair: schedule})
+
+
+def test_where_no_quota_could_be_had_no_host_is_slow_by_design(scenario):
+    for quota, factors in ((True, {"edge-1": 1.5}), (False, {})):
+        plan = compute.of_scenario(8, replace(scenario, trained=None), quota=quota)
+        emulation = {"compute": {"method": plan.method.value, "cores": dict(plan.cores)}}
+        found = references.reference_of(scenario, Trace(ranks=(), facts={}), (), emulation, {}).compute_factors
+        assert {host: factor.at(0.0) for host, factor in found.items() if factor.at(0.0) != 1.0} == factors

@@ -20,7 +20,7 @@ from e2c_dl.errors import AnalysisError
 from e2c_dl.report.verdict import verdict_of
 from e2c_dl.trace.collectives import Collectives, collectives
 from e2c_dl.trace.messages import join
-from e2c_dl.trace.model import Phase, State, Trace
+from e2c_dl.trace.model import GRADIENT, ClockAlignment, Phase, State, Trace
 from e2c_dl.trace.propagation.connections import NONE, Connections
 
 NOISY = Ddp(noise=0.1)
@@ -73,6 +73,19 @@ def test_what_a_script_does_behind_its_last_step_is_no_part_of_the_run() -> None
     assert report.bottlenecks[0].saved_s < report.run_s
 
 
+@pytest.mark.parametrize(("off_ns", "named"), [(60_000, [name(2)]), (20_000_000, [])])
+def test_a_script_that_names_no_gradients_is_judged_by_clocks_good_enough(off_ns: int, named: list[str]) -> None:
+    uneven = ClockAlignment(knots=((0, 0), (10**12, off_ns), (2 * 10**12, 0)), uncertainty_ns=off_ns)
+    trace = simulate(replace(NOISY, extra_s={(2, Phase.STEP): 0.2}))
+    ranks = []
+    for rank in range(4):
+        own = without(trace, rank, *GRADIENT).ranks[rank]
+        ranks.append(replace(own, clock=uneven if rank else own.clock))
+    report = report_of(replace(trace, ranks=tuple(ranks)))
+    assert [each.element.src for each in report.culprits] == named
+    assert any("did not go evenly" in each for each in report.limitations) is not bool(named)
+
+
 def test_in_a_run_of_two_iterations_nobody_is_named_and_the_report_says_why() -> None:
     slow = {(1, Phase.BACKWARD): 0.2}
     report = report_of(simulate(replace(NOISY, iterations=2, extra_s=slow, slow_links={2: 0.3})))
@@ -84,6 +97,15 @@ def test_in_a_run_of_two_iterations_nobody_is_named_and_the_report_says_why() ->
 def test_what_stood_still_for_seconds_is_named_however_short_the_run() -> None:
     (culprit,) = report_of(simulate(replace(NOISY, iterations=5, paused_s={(2, 3): 10.0}))).culprits
     assert (culprit.element.src, culprit.part) == (name(2), Part.STALLED)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_an_iteration_in_which_all_ranks_take_long_is_nobodys_stop(ranks: int) -> None:
+    """As when a compiled graph is compiled again, for a batch of another size."""
+    paused = {(rank, 30): 10.0 for rank in range(ranks)}
+    found = report_of(simulate(replace(NOISY, ranks=ranks, iterations=40, paused_s=paused)))
+    assert not found.findings
+    assert any("slower at the same time" in each for each in found.slowed_in_common)
 
 
 def test_loss_is_told_before_the_window_that_fills_behind_it() -> None:

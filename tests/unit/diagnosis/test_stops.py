@@ -118,3 +118,11 @@ def test_a_pause_of_a_host_makes_no_culprit_of_its_links_and_costs_what_it_laste
     report = analyse(run.trace, replace(run.reference(), modelled=True))
     assert {str(each.element) for each in report.culprits} == {"edge-2"}
     assert report.culprits[0].saved_s == pytest.approx(seconds, rel=0.1)
+
+
+def test_a_link_of_which_no_rate_is_expected_is_never_late() -> None:
+    made = trace({}, {9: 1.0})
+    found, design = held_up(made, replace(carried({}), designed=Designed()))
+    assert not found.held_up.any()
+    assert {str(each.element) for each in stalls(made, [found], design).found} <= {NAMES[1]}
+    assert not stalls(made, [found], design).messages

@@ -12,8 +12,9 @@ Where a tenth of an element's messages or segments take so long, it is slow, and
 A gradient's segment that takes that much longer than its median, at the speed designed for the moment, is a stall of
 its host, but for the first iterations'; of a batch some times as large as the usual one, as many times longer is
 expected. So is what else it computes, if the host was not alive meanwhile: the first batch of an epoch takes long, too,
-and nothing has stopped. What a host that stopped for less long, or that nobody watched, held up of what its links
-carried (:mod:`.stops`) is a stall of that host.
+and nothing has stopped. Nor has it, on machines, where most ranks take so long in one iteration, as when a graph is
+compiled again. What a host that stopped for less long, or that nobody watched, held up of what its links carried
+(:mod:`.stops`) is a stall of that host.
 
 Links without expected rate, or with many losses by design, and links of hosts whose clock or signs of life are not
 known, are not judged.
@@ -28,6 +29,8 @@ import numpy as np
 
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.blameless import SHARED_BY
+from e2c_dl.diagnosis.detection.hosts import MIN_PEERS
 from e2c_dl.diagnosis.detection.stalls.stops import (
     SILENCE_NS,
     Doubles,
@@ -44,7 +47,7 @@ from e2c_dl.diagnosis.replay.program import SpanKey
 from e2c_dl.diagnosis.replay.replay import Stall, Stalls
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.stretches import at_moments
-from e2c_dl.trace.model import COMPUTE, GRADIENT, RankTrace, Trace
+from e2c_dl.trace.model import COMPUTE, GRADIENT, Phase, RankTrace, Trace
 from e2c_dl.trace.warm_up import WARM_UP_ITERATIONS
 
 
@@ -58,12 +61,29 @@ def stalls(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> Sta
         if told or link.held_up.any():
             messages[link.pair] = [*_of_link(link, watched if told else {})]
     segments = dict(each for rank in trace.ranks for each in _of_computing(rank, design, watched.get(rank.host)))
+    segments = segments if design.reference.modelled else _not_of_most(segments, trace, design)
     of_links = [stall for each in messages.values() for stall in each if stall is not None]
     return Stalls(
         found=(*of_links, *segments.values()),
         messages={pair: each for pair, each in messages.items() if any(each)},
         segments=segments,
     )
+
+
+def _not_of_most(segments: Mapping[SpanKey, Stall], trace: Trace, design: Design) -> dict[SpanKey, Stall]:
+    """``segments`` without those of an iteration in which most ranks stalled in the same phase.
+
+    No host stalled by itself there: it took longer for all, which :mod:`..blameless` says.
+    """
+    stalled: dict[tuple[int, int], set[int]] = {}
+    for rank, phase, iteration, _ in segments:
+        stalled.setdefault((phase, iteration), set()).add(rank)
+    least = MIN_PEERS if design.of_hosts else 2
+    most = {
+        (phase, iteration) for (phase, iteration), ranks in stalled.items()
+        if len(ranks) >= max(least, SHARED_BY * sum(bool(len(rank.rows(Phase(phase)))) for rank in trace.ranks))
+    }  # fmt: skip
+    return {key: stall for key, stall in segments.items() if key[1:3] not in most}
 
 
 def stalled_iterations(trace: Trace, found: Stalls) -> dict[str, list[int]]:

@@ -46,7 +46,10 @@ class Stop(NamedTuple):
 
 
 def with_stops(trace: Trace, carried: Sequence[ObservedLink], design: Design) -> list[ObservedLink]:
-    """``carried``, of which each knows the messages that a stop of its source or of its destination held up."""
+    """``carried``, of which each knows the messages that a stop of its source or of its destination held up.
+
+    Of one without expected rate nobody knows which are late.
+    """
     stops = {rank.host: stops_of(rank, design, trace.alive.get(rank.host)) for rank in trace.ranks}
     unaligned = trace.facts.get("hosts_without_clock", ())
     return [
@@ -117,7 +120,7 @@ def _with_stops(link: ObservedLink, stops: Mapping[str, Sequence[Stop]]) -> Obse
     least_ns = LEAST_HELD_NS + link.uncertainty_ns
     late_ns = link.services_ns - link.expected_ns
     asked = np.flatnonzero(late_ns > least_ns)
-    if not len(asked) or not any(stops[host] for host in link.pair):
+    if link.designed.rate is None or not len(asked) or not any(stops[host] for host in link.pair):
         return link
     late_ns, there_ns = late_ns[asked], link.rows["recv_end_ns"][asked]
     left_ns = link.expected_ns[asked] + link.round_trip_ns + least_ns  # what was not on its way is, once it goes on
