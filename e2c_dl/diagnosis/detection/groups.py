@@ -16,6 +16,7 @@ of its own; one that may be late for another reason, or of which too little was 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -79,7 +80,7 @@ def grouped(
             most = ALIKE * _middle(typical)
             of_it = [each for each in own if each.slowdown <= most or _are_as_late([each, *typical])]
             others = [
-                each for each in untold
+                _at_most(most, each) for each in untold
                 if key_of(each.element) == key and _may_be_of(each, typical, judged.get(each.element, 0.0))
             ]  # fmt: skip
             made.append(_group(key, typical, [*of_it, *others]))
@@ -143,6 +144,20 @@ def _may_be_of(one: Departure, typical: Sequence[Departure], seen_at: float) -> 
     middle = _middle(typical)
     as_slow = middle / ALIKE <= one.slowdown <= middle * ALIKE or _are_as_late([one, *typical])
     return (as_slow or seen_at > middle) and _one_part([*typical, one])
+
+
+def _at_most(times: float, one: Departure) -> Departure:
+    """``one``, of whose messages none is restored by more than if it took as many ``times`` as long as designed.
+
+    What luck took from one of them (a time-out of TCP's) is not the group's.
+    """
+    if one.slowdown <= times:
+        return one
+    changes = tuple(
+        replace(each, scale=each.scale.mapped(lambda kept: np.maximum(kept, 1 - (times - 1) * kept)))
+        for each in one.restored.changes
+    )
+    return replace(one, restored=replace(one.restored, changes=changes))
 
 
 def _middle(own: Sequence[Departure]) -> float:

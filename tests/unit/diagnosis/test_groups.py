@@ -10,7 +10,8 @@ import pytest
 from e2c_dl.diagnosis.departures import Departure, Looked
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
-from e2c_dl.diagnosis.replay.whatif import WhatIf
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 from e2c_dl.diagnosis.stretches import Stretches, When
 
 LAYERS = {"edge-1": "edge", "edge-2": "edge", "edge-3": "edge"}
@@ -102,6 +103,17 @@ def test_one_of_many_links_that_are_slow_together_may_show_less_of_it(odd: Depar
     typical = [slow_link(number, slowdown) for number, slowdown in enumerate((2.4, 3.0, 3.0, 3.0, 3.0, 3.0), start=1)]
     group, *others = grouped([*typical, odd], [], {}, FOG)
     assert (len(group.members), group.part, len(others)) == (members, Part.RATE, 7 - members)
+
+
+def test_what_luck_took_from_a_message_of_one_that_is_of_the_group_is_not_the_groups() -> None:
+    """A link of which little can be seen, for it loses segments by design: one of its messages waits 0.3 s for that."""
+    lucky = slow_link(3, 4.5, Part.RATE_DELAY_OR_LOSS)
+    scale = Piecewise(starts_s=np.array([0.0, 1.0, 2.0]), values=np.array([0.01, 1 / 1.5, 1.0]))
+    lucky = replace(lucky, restored=WhatIf(changes=(Change(element=lucky.element, scale=scale),)))
+    (group,) = grouped([slow_link(1, 1.5), slow_link(2, 1.5)], [lucky], {lucky.element: 6.0}, FOG)
+    assert len(group.members) == 3
+    (told,) = group.restored.changes
+    assert told.scale.values == pytest.approx([1.0, 1 / 1.5, 1.0], abs=0.02)
 
 
 def test_one_of_few_links_that_is_unlike_leaves_each_by_itself() -> None:

@@ -24,7 +24,7 @@ from e2c_dl.diagnosis.detection.links.kinds_simulated import kind_told
 from e2c_dl.diagnosis.detection.links.line_departure import line_departure
 from e2c_dl.diagnosis.detection.links.losing.judged import LosingLink, losing_links
 from e2c_dl.diagnosis.detection.links.losing.kinds import losing_evidence, losing_kind, worth_trying
-from e2c_dl.diagnosis.detection.links.restored import late_too, restored
+from e2c_dl.diagnosis.detection.links.restored import each_by_itself, late_too, restored
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
 from e2c_dl.diagnosis.detection.links.told_when import told_when
@@ -164,13 +164,19 @@ def _hidden_delays(judged: Sequence[JudgedLink], design: Design) -> list[JudgedL
 
 
 def _unseen(judged: Sequence[JudgedLink], as_designed: AsDesigned) -> list[Departure]:
-    """Those of ``judged`` of which little would have been seen, as if all of their messages departed."""
+    """Those of ``judged`` of which little would have been seen, as if all of their messages departed.
+
+    Each message is restored by itself: what luck took from one is none of the others'.
+    """
     blind = [each for each in judged if not each.departs and each.resolution > BLIND]
     everywhere = [replace(each.judged, departs=np.ones_like(each.judged.departs)) for each in blind]
     found = [replace(each, judged=all_of_it) for each, all_of_it in zip(blind, everywhere, strict=True)]
     few = Kind(part=Part.RATE_DELAY_OR_LOSS)
     return [
-        _departure(each, replace(few, rate=each.judged.slowdown), as_designed)
+        replace(
+            _departure(each, replace(few, rate=each.judged.slowdown), as_designed),
+            restored=WhatIf(changes=(each_by_itself(each.link),)),
+        )
         for each in found
         if each.judged.excess_s > 0
     ]

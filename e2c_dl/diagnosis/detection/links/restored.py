@@ -57,6 +57,13 @@ def restored(each: JudgedLink, kind: Kind, would_ns: Doubles | None = None) -> C
     return Change(element=each.link.element, scale=scale, less_s=less_s)
 
 
+def each_by_itself(link: ObservedLink) -> Change:
+    """The change that makes every message of ``link`` take what its bits take, as designed, and none another's luck."""
+    starts_s, places = np.unique(_sent_s(link), return_index=True)
+    shares = np.minimum(1.0, (link.expected_ns + GRAIN_NS) / (link.services_ns + GRAIN_NS))
+    return Change(element=link.element, scale=Piecewise(starts_s=starts_s, values=shares[places]))
+
+
 def late_too(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> npt.NDArray[np.bool_]:
     """Which messages, of windows that do not depart, are later by just the delay of ``kind``; shape (messages,).
 
