@@ -20,7 +20,7 @@ from e2c_dl.report.verdict import verdict_of
 from e2c_dl.topology import Pair
 
 UNFOLDED = 12  # sentences that are shown without a click
-MOST_IDLE = 1_000  # links that training did not use: of 400 hosts there are as many as make 60 MB of HTML
+MOST_IDLE = 1_000  # links that training did not use: those of 400 hosts are 40 MB of HTML
 Cell = tuple[str, str]
 """(text, CSS class)."""
 
