@@ -15,12 +15,11 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
-from e2c_dl.report.rows import LinkRow
+from e2c_dl.report.rows import MOST_IDLE, LinkRow
 from e2c_dl.report.verdict import verdict_of
 from e2c_dl.topology import Pair
 
 UNFOLDED = 12  # sentences that are shown without a click
-MOST_IDLE = 1_000  # links that training did not use: those of 400 hosts are 40 MB of HTML
 Cell = tuple[str, str]
 """(text, CSS class)."""
 

@@ -10,6 +10,7 @@ import sample_report as sample
 
 from e2c_dl.archive.run import Run
 from e2c_dl.emulation.measuring.fidelity import LinkFidelity
+from e2c_dl.report import terminal
 from e2c_dl.report.page import heat, matrix, sections
 from e2c_dl.report.rows import LinkRow
 
@@ -48,3 +49,11 @@ def test_a_page_has_the_first_of_very_many_links_that_training_did_not_use(monke
     page = sections.links([LinkRow(src="a", dst=str(number)) for number in range(50)], ())
     assert page.count('<td class="n">not used</td>') == 20
     assert "50 links more that training did not use (here the first 20, in links.json all)" in page
+
+
+@pytest.mark.parametrize(("most", "where"), [(20, "in links.json"), (50, "on the page")])
+def test_a_terminal_says_where_the_others_are(monkeypatch: pytest.MonkeyPatch, most: int, where: str) -> None:
+    monkeypatch.setattr(terminal, "MOST_IDLE", most)
+    rows = [LinkRow(src="a", dst=str(number)) for number in range(50)]
+    table = terminal._links(rows, sample.report(sample.activity(2)))
+    assert table.caption == f"... and 44 links more that training did not use, {where}"
