@@ -63,9 +63,8 @@ def laid(trace: Trace, unaligned: Collection[str]) -> Trace:
     clocks: dict[int, ClockAlignment] = {}
     while pending:
         rank, bounds = together.next_of(pending, known)
-        clock = _clock(rank, bounds, known, offsets_ns)
-        if clock.offset_ns:  # else it is as it was
-            clocks[rank.rank], offsets_ns[rank.rank] = clock, clock.offset_ns
+        clocks[rank.rank] = clock = _clock(rank, bounds, known, offsets_ns)
+        offsets_ns[rank.rank] = clock.offset_ns
         pending.remove(rank)
         known.append(rank)
     return replace(trace, ranks=tuple(_moved(rank, clocks.get(rank.rank)) for rank in trace.ranks))
@@ -120,10 +119,11 @@ def _clock(rank: RankTrace, bounds: _Bounds, known: Sequence[RankTrace], offsets
     """The clock of ``rank`` beside those of ``known``, which are moved by ``offsets_ns``."""
     least, most, likely = bounds
     if math.isfinite(least) and math.isfinite(most):
-        if least <= 0 <= most:
-            return ClockAlignment()
         offset = int(least + most) // 2
-        offset = offset if likely is None or least > most else int(min(max(likely, least), most))
+        if least <= 0 <= most:
+            offset = 0
+        elif likely is not None and least <= most:
+            offset = int(min(max(likely, least), most))
         return ClockAlignment(offset_ns=offset, uncertainty_ns=int(max(abs(most - offset), abs(offset - least))))
     begin_ns, end_ns = _training_ns([rank], offsets_ns)
     first_ns, last_ns = _training_ns(known, offsets_ns)

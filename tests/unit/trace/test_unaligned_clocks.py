@@ -64,7 +64,9 @@ def test_where_none_was_aligned_all_are_held_to_the_first() -> None:
 
 def test_clocks_that_contradict_nothing_stay() -> None:
     trace = by_library(DDP)
-    assert laid(trace, trace.hosts[1:]).ranks == trace.ranks
+    found = laid(trace, trace.hosts[1:])
+    assert away_ns(found, trace) == 0
+    assert all(rank.clock.uncertainty_ns > 1_000_000 for rank in found.ranks[1:]), "they agree by no more than that"
 
 
 def test_a_rank_that_nothing_joins_to_the_others_begins_with_them() -> None:
