@@ -96,9 +96,9 @@ def read_text(file: Path | Place, most_bytes: int = SMALL_BYTES) -> str:
     return text_of(placed(file).read(most_bytes), file)
 
 
-def read(file: Path | Place, kind: type[T], newest: int | None = None) -> T:
+def read(file: Path | Place, kind: type[T], newest: int | None = None, most_bytes: int = SMALL_BYTES) -> T:
     """The record in ``file``, whose format is at most ``newest``. Raises: ArchiveError, one line."""
-    content = placed(file).read()
+    content = placed(file).read(most_bytes)
     if newest is not None:
         check_format(content, newest, str(file))
     return decode(content, kind, str(file))

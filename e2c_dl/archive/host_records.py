@@ -71,7 +71,8 @@ def read_rows(file: Path | Place) -> tuple[Row, ...]:
     """The rows in ``file``, none if there is no such file. Raises: ArchiveError for a damaged one."""
     if not placed(file).exists():
         return ()
-    content: object = codec.read(file, Rows | list[dict[str, Any]], ROWS_FORMAT)  # type: ignore[arg-type]
+    kinds: Any = Rows | list[dict[str, Any]]
+    content: object = codec.read(file, kinds, ROWS_FORMAT, LARGE_BYTES)  # a link between each two of many hosts
     if isinstance(content, list):  # format 1: what a row now calls requested was called asked
         return tuple({key.replace("asked", "requested"): value for key, value in row.items()} for row in content)
     assert isinstance(content, Rows)

@@ -129,10 +129,10 @@ def from_mapping(facts: Any, where: str) -> Run:
     """The Run that ``facts`` (a parsed run.json) describes. Raises: ArchiveError, one line."""
     if not isinstance(facts, dict):
         raise ArchiveError(f"{where}: is not a JSON object; {DAMAGED}")
+    if facts.get("format") != RUN_FORMAT:  # first: another may have other keys
+        raise ArchiveError(f"{where}: format {facts.get('format')!r}, this program reads {RUN_FORMAT}; use its version")
     for key in facts:
         check_key(key, where)  # msgspec passes over keys it does not know
-    if facts.get("format") != RUN_FORMAT:
-        raise ArchiveError(f"{where}: format {facts.get('format')!r}, this program reads {RUN_FORMAT}; use its version")
     run = convert(facts, Run, where, remedy=DAMAGED)
     convert(run.emulation, _Emulation, f"{where}: emulation", remedy=DAMAGED)
     return run

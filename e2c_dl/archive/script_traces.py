@@ -40,11 +40,12 @@ from e2c_dl.trace.model import MOST_NS, RankTrace, Trace
 _GZIP = b"\x1f\x8b"
 _FIRST_PROCESS = 1_000_000  # ranks have the numbers below
 _PROCESSES_PER_FILE = 100_000
+_ARROWS_PER_FILE = 1 << 32  # beyond those of messages
 _READ = (".json", ".json.gz", nsys.EXPORT)
 _BETWEEN = re.compile(r"[\s,]*")
 _AT_ONCE = 10_000  # events that are placed together
 _SHOWN = frozenset("XBEbneiICstf")  # events that have a time
-_LINKED = frozenset("stfbne")  # ... and an id, which is their file's own
+_ARROWS, _ASIDE = frozenset("stf"), frozenset("bne")  # ... and an id, which is their file's own
 
 Event = dict[str, Any]
 
@@ -76,6 +77,7 @@ class ScriptTrace:
         first = _FIRST_PROCESS + number * _PROCESSES_PER_FILE
         processes: dict[Any, int] = defaultdict(itertools.count(first).__next__)
         threads: dict[Any, int] = defaultdict(itertools.count(1).__next__)
+        arrows: dict[Any, int] = defaultdict(itertools.count((number + 1) * _ARROWS_PER_FILE).__next__)
         whose = f"{self.rank.host}: {self.name}"
         if self.by_tensor:
             yield {"ph": "M", "name": "process_name", "pid": first, "tid": 0, "args": {"name": whose}}
@@ -90,7 +92,9 @@ class ScriptTrace:
                 process = first if self.by_tensor else processes[each.get("pid")]
                 thread = threads[each.get("pid") if self.by_tensor else (each.get("pid"), each.get("tid"))]
                 moved = {**each, "pid": process, "tid": thread, "ts": ts}
-                if each["ph"] in _LINKED:
+                if each["ph"] in _ARROWS:  # Perfetto reads a text as a number in hexadecimal, or drops the arrow
+                    moved["id"] = arrows[str(each.get("id"))]
+                elif each["ph"] in _ASIDE:
                     moved["id"] = f"{whose} {each.get('id')}"
                 yield moved
 

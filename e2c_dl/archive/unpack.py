@@ -27,6 +27,7 @@ LIMIT_BYTES = 4 << 30
 
 GROWING = (".bin", ".jsonl", ".csv", ".log")
 PIECE_BYTES = 1 << 20
+LONGEST_NAME = 4096  # as a system has paths
 
 BARE = (tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)
 """Members without content, whatever size they claim."""
@@ -156,6 +157,7 @@ def _members(stream: _Stream) -> Iterator[tarfile.TarInfo]:
 
     Not by TarFile: it takes a header as long as it says it is into memory, and a damaged one for the end.
     """
+    name = ""  # of the next one, where that is long
     while any(block := b"".join(stream.pieces(tarfile.BLOCKSIZE))):
         try:
             member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -163,6 +165,11 @@ def _members(stream: _Stream) -> Iterator[tarfile.TarInfo]:
             raise _Damage(f"it is damaged ({error})") from error
         if member.size < 0:
             raise _Damage("it is damaged (a negative size)")
+        if member.type == tarfile.GNUTYPE_LONGNAME and member.size <= LONGEST_NAME:
+            name = b"".join(stream.pieces(member.size)).rstrip(b"\0").decode("utf-8", "surrogateescape")
+            stream.skip(-member.size % tarfile.BLOCKSIZE)
+            continue
         if member.type in BARE:
             member.size = 0
+        member.name, name = name or member.name, ""
         yield member

@@ -15,6 +15,9 @@ from e2c_dl.emulation.measuring.measured import Measured
 from e2c_dl.errors import ArchiveError, EmulationError
 from e2c_dl.topology import Link, Pair
 
+MOST_IDLE = 1_000
+"""Links that training did not use are on the page, at most: those between 250 hosts are 15 MB of HTML."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinkRow:

@@ -23,7 +23,7 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
-from e2c_dl.report.rows import LinkRow, link_rows, links_off
+from e2c_dl.report.rows import MOST_IDLE, LinkRow, link_rows, links_off
 from e2c_dl.report.verdict import Tone, verdict_of
 
 TONES = {Tone.CULPRITS: "bold red", Tone.HEALTHY: "bold green", Tone.UNDECIDED: "bold yellow"}
@@ -161,7 +161,8 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
         )
     hidden = len(rows) - len(shown)
     if hidden > 0:
-        table.caption = f"... and {formatting.count(hidden, 'link')} more that training did not use, on the page"
+        where = "on the page" if len(others) <= MOST_IDLE else f"in {layout.LINKS}"
+        table.caption = f"... and {formatting.count(hidden, 'link')} more that training did not use, {where}"
     return table
 
 

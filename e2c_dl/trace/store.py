@@ -29,9 +29,10 @@ import pyarrow.parquet as pq
 from e2c_dl import codec
 from e2c_dl.atomic_write import whole
 from e2c_dl.beneath import LARGE_BYTES, Place, placed
-from e2c_dl.errors import ArchiveError
+from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.trace import columns, earlier, places
 from e2c_dl.trace.check import ParquetFacts, SpansFacts, check
+from e2c_dl.trace.clocks.unaligned import laid
 from e2c_dl.trace.model import MOST_S, NOTHING_LOST, SPAN, ClockAlignment, Lost, Phase, Spans, Trace
 from e2c_dl.trace.places import HOSTS, Recorded
 from e2c_dl.trace.propagation.flows import with_flows
@@ -143,10 +144,10 @@ def training_began(archive: Path) -> int | None:
                     told = facts_of(pq.read_schema(content), str(own.table)).origin_ns
                 if told is not None:
                     return told
-            own_ns = _first_iteration(own.raw)
+            own_ns, clock = _first_iteration(own.raw), read_clock(own.folder)
             if own_ns is not None:
-                began.append(int((read_clock(own.folder) or ClockAlignment()).align(np.array([own_ns]))[0]))
-    return min(began, default=None)
+                began.append((clock is None, int((clock or ClockAlignment()).align(np.array([own_ns]))[0])))
+    return min(began, default=(False, None))[1]  # by clocks that are aligned, if any is
 
 
 def _first_iteration(place: Place) -> int | None:
@@ -179,9 +180,6 @@ def read_trace(archive: Path | Place, facts: Mapping[str, Any] | None = None) ->
             raise ArchiveError(
                 f"{archive}: {one.host} and {other.host} both recorded rank {one.rank}; the archive mixes two runs"
             )
-    times = [ends for rank in ranks if len(rank.spans) for name in columns.TIMES for ends in _ends(rank.spans[name])]
-    if times and max(times) - min(times) > MOST_S * 1e9:
-        raise ArchiveError(f"{archive}: lasts {(max(times) - min(times)) / 1e9:.3g} s, as no run does; {codec.DAMAGED}")
     known = {
         **(facts or {}),
         "hosts_without_trace": tuple(own.host for own in hosts if own not in traced),
@@ -189,7 +187,15 @@ def read_trace(archive: Path | Place, facts: Mapping[str, Any] | None = None) ->
         "hosts_unreadable": tuple(unreadable),
         "unreadable": (*unreadable.values(), *(problem for each in found for problem in each.problems)),
     }
-    return with_flows(Trace(ranks=tuple(ranks), facts=known), *_samples(traced))
+    trace = Trace(ranks=tuple(ranks), facts=known)
+    with contextlib.suppress(AnalysisError):  # of what is named twice, whoever analyses it tells
+        trace = laid(trace, known["hosts_without_clock"])
+    times = [
+        ends for rank in trace.ranks if len(rank.spans) for name in columns.TIMES for ends in _ends(rank.spans[name])
+    ]
+    if times and max(times) - min(times) > MOST_S * 1e9:
+        raise ArchiveError(f"{archive}: lasts {(max(times) - min(times)) / 1e9:.3g} s, as no run does; {codec.DAMAGED}")
+    return with_flows(trace, *_samples(traced))
 
 
 def those_traced(archive: Path | Place, hosts: Sequence[Recorded]) -> tuple[Recorded, ...]:

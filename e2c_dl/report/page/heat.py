@@ -6,7 +6,7 @@
     fog-2     ::::::::::#########:::::    a click shows that time in the timeline
     a -> b    :::::::::::::::::::::::::
 
-A byte per square: 0 where nothing was done, else the logarithm of the slow-down between SLOWEST and 1 / 2.
+A byte per square: 0 where nothing was done, else the logarithm of the slow-down between SLOWEST and 1 / 2, to 1 %.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TITLE = "Heat"
 MOST_COLUMNS = 1_200  # a screen has no more pixels for them
 MOST_ROWS = 112
 LEAST, SLOWEST = 0.5, 32.0
-SHADES = 254  # of the logarithm; 0 is nothing
+SHADES = 252  # of the logarithm, one of them exactly 1; 0 is nothing
 
 
 def section(heat: Heat | None, culprits: Collection[Element] = (), begins_with: int = 0) -> str:

@@ -167,10 +167,15 @@ def _square(link: LinkFidelity | None, is_diagonal: bool) -> str:
         return '<td class="t-"></td>'
     shade = "t9" if link.off > 1 else f"t{min(SHADES - 1, int(link.off * SHADES))}"  # above 1 is beyond the tolerance
     title = escape("\n".join([*summary(link), *link.deviations()]))  # what a square has no room for
-    rate = link.measured.rate_bps / 1e6
-    shown = f"{rate:.3g}" if rate < 1000 else f"{rate / 1000:.2g}k"  # a square has room for three digits
     floor = "≥" if link.measured.rate_is_floor else ""  # the link may carry more than was sent
-    return f'<td class="{shade}" title="{title}">{floor}{shown}</td>'
+    return f'<td class="{shade}" title="{title}">{floor}{_short(link.measured.rate_bps / 1e6)}</td>'
+
+
+def _short(mbit: float) -> str:
+    """A square has room for three digits; bounds are where rounding would show one more."""
+    if mbit < 999.5:
+        return f"{mbit:.3g}"
+    return f"{mbit / 1000:.2g}k" if mbit < 99_500 else f"{mbit / 1000:.0f}k"
 
 
 def _fraction(value: float | None) -> str:

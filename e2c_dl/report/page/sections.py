@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
-from e2c_dl.report.rows import LinkRow
+from e2c_dl.report.rows import MOST_IDLE, LinkRow
 from e2c_dl.report.verdict import verdict_of
 from e2c_dl.topology import Pair
 
@@ -206,10 +207,12 @@ def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:
         "round trip more than max(1 ms, 5 %), or loss)."
     )
     telling = [_link(row, culprits) for row in rows if row.used or row.deviates]
-    idle = [_link(row, culprits) for row in rows if not (row.used or row.deviates)]
-    if len(idle) <= UNFOLDED:
+    others = [row for row in rows if not (row.used or row.deviates)]
+    idle = [_link(row, culprits) for row in others[:MOST_IDLE]]
+    if len(others) <= UNFOLDED:
         return section("Links", caption, table(head, [*telling, *idle]))
-    rest = folded(table(head, idle), len(idle), "links more that training did not use")
+    here = f" (here the first {MOST_IDLE}, in links.json all)" if len(others) > MOST_IDLE else ""
+    rest = folded(table(head, idle), len(others), f"links more that training did not use{here}")
     return section("Links", caption, (table(head, telling) if telling else "") + rest)
 
 
@@ -270,7 +273,7 @@ def definitions() -> str:
 
 def reproduce(run: Run) -> str:
     """The commands that make and check such a run."""
-    typed = " ".join(run.command) or "(the command was not recorded)"
+    typed = shlex.join(run.command) or "(the command was not recorded)"
     seeds = ", ".join(f"{name} {seed}" for name, seed in run.seeds.items()) or "none recorded"
     commands = f"{typed}\n\ne2c-dl verify ARCHIVE      # are its files as they were sealed?\ne2c-dl report ARCHIVE"
     caption = f"The scenario as it ran stands in the archive's scenario/. Seeds: {escape(seeds)}."

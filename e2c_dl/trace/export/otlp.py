@@ -51,8 +51,8 @@ def write(trace: Trace, path: Path) -> None:
             spans, resource = _spans(rank, trace_id, later_ns, sends), _resource(rank)
             while some := list(itertools.islice(spans, SPANS_PER_LINE)):
                 scope = {"scope": {"name": "e2c_dl"}, "spans": some}
-                json.dump({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}, file)
-                file.write("\n")
+                line = {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
+                file.write(json.dumps(line) + "\n")  # json.dump takes twice as long
 
 
 def _resource(rank: RankTrace) -> dict[str, Any]:

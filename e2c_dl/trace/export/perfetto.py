@@ -11,7 +11,7 @@
                 flow to edge-2                       FLOW
     counter     bytes on the way to edge-2
 
-Times are microseconds since the first span's start, to the nanosecond. Spans of one thread must not overlap unless one
+Times are microseconds since the first of all began, to the nanosecond. Spans of one thread must not overlap unless one
 holds the other; where a group's do, it gets as many threads as it needs.
 """
 
@@ -30,7 +30,7 @@ import numpy as np
 from e2c_dl.atomic_write import ELSEWHERE, written
 from e2c_dl.trace.columns import COLLECTIVES, SEQ_OF, TASKS
 from e2c_dl.trace.messages import Messages, join
-from e2c_dl.trace.model import COMPUTE, Phase, RankTrace, Trace
+from e2c_dl.trace.model import COMPUTE, MOST_S, Phase, RankTrace, Trace
 
 Event = dict[str, Any]
 
@@ -43,11 +43,12 @@ def write(trace: Trace, path: Path, more: Callable[[int], Iterable[Event]] = lam
 
     Raises: ArchiveError, if it cannot be written; AnalysisError, as ``join``.
     """
-    first, *others = events(trace)
+    begin_ns = _begin_ns(trace, more)
+    found = map(_text, itertools.chain(events(trace, begin_ns), more(begin_ns)))
     with written(path, ELSEWHERE) as place, place.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
-        file.write(_text(first))
-        file.writelines(f",\n{_text(event)}" for event in itertools.chain(others, more(_begin_ns(trace))))
+        file.write(next(found))
+        file.writelines(f",\n{text}" for text in found)
         file.write("\n]}\n")
 
 
@@ -67,28 +68,32 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def events(trace: Trace) -> list[Event]:
-    """All trace events of ``trace``, as JSON values: names first, then spans by rank, arrows, counters."""
+def events(trace: Trace, origin_ns: int | None = None) -> Iterator[Event]:
+    """All trace events of ``trace``, as JSON values: spans by rank, names before them, then arrows, counters.
+
+    ``origin_ns``: where 0 is; None: at the first span's start.
+    """
     messages = join(trace)
-    origin_ns = _begin_ns(trace)
+    origin_ns = _begin_ns(trace) if origin_ns is None else origin_ns
     hosts = {rank.rank: rank.host for rank in trace.ranks}
-    found: list[Event] = []
     threads: dict[tuple[int, Phase, int, int], int] = {}  # (rank, SEND or RECEIVE, peer, seq) -> its thread
     for rank in trace.ranks:
-        found.append(_named("process_name", rank.rank, 0, f"{rank.host} (rank {rank.rank}, {rank.layer})"))
-        found.append({**_named("process_sort_index", rank.rank, 0, ""), "args": {"sort_index": rank.rank}})
+        yield _named("process_name", rank.rank, 0, f"{rank.host} (rank {rank.rank}, {rank.layer})")
+        yield {**_named("process_sort_index", rank.rank, 0, ""), "args": {"sort_index": rank.rank}}
         first_thread = 1
         for group, rows in _groups(rank, hosts):
             places = _places(group, rows)
-            found += _thread_events(rank, group, (rows, places), first_thread, origin_ns, threads)
+            yield from _thread_events(rank, group, (rows, places), first_thread, origin_ns, threads)
             first_thread += max(places, default=-1) + 1
-    found += _arrows(messages, threads, origin_ns)
-    found += _counters(messages, hosts, origin_ns)
-    return found
+    yield from _arrows(messages, threads, origin_ns)
+    yield from _counters(messages, hosts, origin_ns)
 
 
-def _begin_ns(trace: Trace) -> int:
-    return min((int(rank.spans["start_ns"].min()) for rank in trace.ranks if len(rank.spans)), default=0)
+def _begin_ns(trace: Trace, more: Callable[[int], Iterable[Event]] = lambda _: ()) -> int:
+    """When the first of all began: Perfetto drops what is before 0. What is far off is of no time of the run."""
+    first_ns = min((int(rank.spans["start_ns"].min()) for rank in trace.ranks if len(rank.spans)), default=0)
+    early_us = (each["ts"] for each in more(first_ns) if -MOST_S * 1e6 < each.get("ts", 0.0) < 0)
+    return first_ns + math.floor(1000 * min(early_us, default=0.0))
 
 
 def _groups(rank: RankTrace, hosts: dict[int, str]) -> Iterator[tuple[str, list[dict[str, int]]]]:

@@ -248,6 +248,9 @@ def _read_parquet(place: Place) -> Samples:
                 raise ArchiveError(f"{place}: holds {file.metadata.num_rows} samples, as no run does; remove it")
             schema = file.schema_arrow
             facts = codec.decode((schema.metadata or {}).get(_METADATA, b""), SamplesFacts, f"{place}: its metadata")
+            if facts.version > connection_columns.VERSION:
+                newer = f"it is version {facts.version}, not {connection_columns.VERSION}"
+                raise ArchiveError(f"{place}: cannot read it: {newer}; read it with the program that wrote it")
             if facts.version != connection_columns.VERSION or not schema.equals(connection_columns.SCHEMA):
                 raise ArchiveError(f"{place}: its columns are not those of samples; {codec.DAMAGED}")
             read, lost = read_groups(file, list(_COLUMNS))

@@ -130,3 +130,16 @@ def test_an_archive_of_format_1_is_read_under_todays_keys() -> None:
     assert facts is not None and (facts.cores, facts.compute.agreed_s) == (2, (0.1, 0.2))
     assert [line.loss for line in left.progress()] == [0.5, None]
     assert left.clock().offset_ns == 3
+
+
+def test_rows_of_links_may_be_as_many_as_hundreds_of_hosts_have(archive: ReadArchive) -> None:
+    row = b'{"src": "a", "dst": "b"}'
+    (archive.path / layout.LINKS).write_bytes(b'{"format": 2, "rows": [' + b" " * (65 << 20) + row + b"]}")
+    assert archive.links() == ({"src": "a", "dst": "b"},)
+
+
+def test_a_run_of_a_later_format_is_called_that_whatever_keys_it_has(archive: ReadArchive) -> None:
+    facts = json.loads((archive.path / layout.RUN).read_text())
+    (archive.path / layout.RUN).write_text(json.dumps({"later": 1, **facts, "format": 9}))
+    with pytest.raises(ArchiveError, match="format 9, this program reads 2; use its version"):
+        open_archive(archive.path)

@@ -167,3 +167,16 @@ def test_whatever_bytes_are_damaged_nothing_else_is_raised_and_what_is_said_to_b
             assert stands(into) == CONTENT
         else:
             assert found.damage.startswith("trainer-0.tar.gz: it ") and "\n" not in found.damage
+
+
+def test_a_name_for_which_a_header_has_no_room_is_read_as_gnu_tar_writes_it(tmp_path):
+    name, plain = f"node-1_0/{'x' * 120}.pt.trace.json", io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for each in (name, "facts.json"):
+            info = tarfile.TarInfo(f"./{each}")
+            info.size = 2
+            tar.addfile(info, io.BytesIO(b"{}"))
+    (tmp_path / "node-1_0").mkdir()
+    (tmp_path / "packed.tar.gz").write_bytes(gzip.compress(plain.getvalue()))
+    assert unpack(tmp_path / "packed.tar.gz", tmp_path, (name, "facts.json")) == ((name, "facts.json"), None)
+    assert (tmp_path / name).read_bytes() == b"{}"

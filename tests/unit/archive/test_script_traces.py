@@ -52,6 +52,12 @@ def exported(archive: Path) -> list[dict[str, Any]]:
     return events
 
 
+def reduced(events: list[dict[str, Any]]) -> list[float]:
+    """When Horovod's all-reduces began, since the first of the rank's own spans."""
+    first_us = min(each["ts"] for each in events if each["pid"] == 0 and "dur" in each)
+    return [each["ts"] - first_us for each in events if each.get("name") == "ALLREDUCE"]
+
+
 def test_they_lie_where_the_tracer_saw_the_same(archive: Path) -> None:
     events = exported(archive)
     collectives = [(each["ts"], each["ts"] + each["dur"]) for each in events if each.get("pid") == 0 and "dur" in each]
@@ -81,9 +87,9 @@ def test_horovods_times_go_on_when_the_time_of_day_is_set_within_them(archive: P
     pairs = [
         (own, unix_ns + own - own_ns + (50 * 10**9 if own > within else 0)) for own in (within, within + 10, own_ns)
     ]
-    before = [each for each in exported(archive) if each.get("name") == "ALLREDUCE"]
+    before = reduced(exported(archive))
     HostRecords(archive / "hosts/edge-1").write_facts(HostFacts(wall_clock=tuple(pairs)))
-    assert [each for each in exported(archive) if each.get("name") == "ALLREDUCE"] == before
+    assert reduced(exported(archive)) == pytest.approx(before)
 
 
 def test_nothing_of_two_files_is_taken_for_one_thing(archive: Path) -> None:
@@ -184,3 +190,33 @@ def test_an_event_that_lasts_no_time_is_left_out(archive: Path, lasts: str) -> N
     odd = f'{{"ph": "X", "name": "odd", "ts": 5.0, "dur": {lasts}}}'
     (archive / "hosts/edge-1/z.json").write_text(f'{{"baseTimeNanoseconds": 1, "traceEvents": [{odd}]}}')
     assert not [each for each in exported(archive) if each["pid"] >= 1_200_000]
+
+
+def test_arrows_have_numbers_as_perfetto_reads_them_and_each_file_its_own(archive: Path) -> None:
+    host = archive / "hosts" / "edge-1"
+    kineto = json.loads((host / "kineto.json").read_text())
+    kineto["traceEvents"] += [{**each, "ph": "f"} for each in kineto["traceEvents"] if each["ph"] == "s"]
+    for name in ("kineto.json", "second.json"):
+        (host / name).write_text(json.dumps(kineto))
+    arrows = [each for each in exported(archive) if each["ph"] in "stf"]
+    assert all(type(each["id"]) is int for each in arrows)
+    begun, over = (sorted(each["id"] for each in arrows if each["ph"] == ph) for ph in "sf")
+    assert begun == over
+    assert len(set(begun)) == 4
+
+
+def test_what_a_script_did_before_the_first_span_lies_behind_0_too(archive: Path) -> None:
+    before = exported(archive)
+    assert min(each["ts"] for each in before if "ts" in each) == pytest.approx(0, abs=1e-3)
+    kineto = json.loads((archive / "hosts" / "edge-1" / "kineto.json").read_text())
+    first_us = min(each["ts"] for each in kineto["traceEvents"] if "ts" in each)
+    early = {"import": 3e6, "years before": 1e15}
+    kineto["traceEvents"] += [
+        {"ph": "X", "name": name, "ts": first_us - by_us, "dur": 1.0} for name, by_us in early.items()
+    ]
+    (archive / "hosts" / "edge-1" / "kineto.json").write_text(json.dumps(kineto))
+    events = exported(archive)
+    timed = {each["name"]: each["ts"] for each in events if "ts" in each and "name" in each}
+    assert timed["import"] == pytest.approx(0, abs=1e-3)
+    assert timed["years before"] < 0
+    assert reduced(events) == pytest.approx(reduced(before))

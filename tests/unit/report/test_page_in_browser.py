@@ -9,9 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sample_report as sample
 
+from e2c_dl import formatting
+from e2c_dl.report.page import style
 from e2c_dl.report.page.html import Source, build
 
 CHROMIUM = shutil.which("chromium")
@@ -200,6 +203,26 @@ def test_hostile_names_are_shown_and_do_nothing(opened: Callable[..., Any], writ
     assert page.locator("#timeline .tip").inner_text().startswith(HOSTILE)
     assert page.locator("h1").inner_text() == HOSTILE
     assert page.locator("img").count() == 0
+
+
+def test_seconds_are_said_as_on_a_terminal(opened: Callable[..., Any], page_path: Path) -> None:
+    some = [0.0, 9.996e-7, 0.00099967, 0.0009, 0.9997, 0.9991, 9.996, 99.96, 999.7, 1234.0, 3700.0]
+    script = (Path(style.__file__).parent / "web/packed.js").read_text()
+    said = opened(page_path).evaluate(f"some => {{ {script}; return some.map(inWords); }}", some)
+    assert said == [formatting.seconds(each) for each in some]
+
+
+def test_pointing_at_heat_says_no_more_than_its_shade_tells(
+    opened: Callable[..., Any], written: Callable[[Source], Path]
+) -> None:
+    source = sample.source()
+    heat = source.diagnosis.heat
+    assert heat is not None
+    for slowdown, said in ((1.0, ": 1.0 ×"), (12.0, ": 12 ×"), (100.0, "at least 32 ×"), (0.2, "at most 0.5 ×")):
+        alike = replace(heat, slowdown=np.full(heat.slowdown.shape, slowdown))
+        page = opened(written(replace(source, diagnosis=replace(source.diagnosis, heat=alike))))
+        page.mouse.move(*at_share(page, "#heat canvas", 0.95, 0.5))
+        assert said in page.locator("#heat .tip").inner_text()
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])

@@ -9,10 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from told_sockets import counted, write_told
 
+from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.model import ClockAlignment
 from e2c_dl.trace.places import recorded
 from e2c_dl.trace.propagation import tcp_info
@@ -109,3 +111,13 @@ def acked(count: int) -> bytes:
     made = bytearray(counted())
     struct.pack_into("=Q", made, tcp_info.FIELDS["bytes_acked"][0], count)
     return bytes(made)
+
+
+def test_a_table_of_a_later_version_is_called_that_whatever_columns_it_has(tmp_path: Path) -> None:
+    own = recorded(tmp_path, "edge-1")
+    place = own.connections.path
+    place.parent.mkdir(parents=True)
+    told = {b"e2c_dl": b'{"rank": 0, "host": "edge-1", "version": 9}'}
+    pq.write_table(pa.table({"later": [1]}).replace_schema_metadata(told), place)
+    with pytest.raises(ArchiveError, match=r"it is version 9, not 2; read it with the program that wrote it"):
+        read_samples(own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -102,3 +103,13 @@ def framed(message: Any) -> bytes:
 
 def refused(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
+
+
+def test_perfettos_events_are_written_rank_by_rank_and_not_held(tmp_path: Path) -> None:
+    own = of_one_rank(spans(2000)).ranks[0]
+    trace = Trace(ranks=tuple(replace(own, rank=number) for number in range(15)), facts={})
+    tracemalloc.start()
+    perfetto.write(trace, tmp_path / "t")
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < (tmp_path / "t").stat().st_size, "they take five times what is written"

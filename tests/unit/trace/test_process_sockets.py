@@ -71,3 +71,17 @@ def test_a_process_that_has_ended_has_none() -> None:
     ended.wait()
     sockets = asked(ended.pid)
     assert sockets.rescan() == [] == list(sockets.read())
+
+
+def test_where_the_kernel_cannot_be_asked_just_now_nothing_is_told_and_nothing_raised(
+    other: tuple[int, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets = asked(other[0])
+
+    def without_descriptors(*_: object) -> socket.socket:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as full:
+        full.setattr(socket, "socket", without_descriptors)
+        assert sockets.rescan() == [] == sockets.read()
+    assert len(sockets.rescan()) == 1

@@ -28,6 +28,12 @@ class HeatMap {
     this.timeline.place.scrollIntoView({ behavior: "smooth", block: "nearest" });
   }
 
+  // As far as a shade tells it: to 1 %, and no more of what is beyond the scale.
+  times(slower) {
+    const { least, slowest } = this.facts;
+    return (slower >= slowest ? "at least " : slower <= least ? "at most " : "") + slower.toFixed(slower < 9.95 ? 1 : 0);
+  }
+
   slowdown(row, column) {
     const shade = this.columns.heat[row * this.count + column], { least, slowest, shades } = this.facts;
     return shade ? least * (slowest / least) ** ((shade - 1) / shades) : NaN;
@@ -116,7 +122,7 @@ class HeatMap {
     if (!at) return;
     const row = this.facts.rows[at.row], slower = this.slowdown(at.row, at.column), first = at.column * this.facts.step, shown = iteration => iteration + this.facts.begins_with;
     const last = Math.min(this.facts.iterations, first + this.facts.step) - 1;
-    const what = isNaN(slower) ? "did nothing" : slower.toFixed(2) + " × " + (row.design ? "what was designed" : "its own median");
+    const what = isNaN(slower) ? "did nothing" : this.times(slower) + " × " + (row.design ? "what was designed" : "its own median");
     this.tip.textContent = row.name + "\n" + (last > first ? "iterations " + shown(first) + " to " + shown(last) + ", worst: " : "iteration " + shown(first) + ": ") + what;
     const place = this.place.getBoundingClientRect();
     this.tip.style.left = Math.max(4, Math.min(event.clientX - place.left + 14, place.width - this.tip.offsetWidth - 6)) + "px";

@@ -37,11 +37,11 @@ function lastUpTo(values, at, low, high) {
   return low;
 }
 
-// As formatting.seconds says it: three digits and a unit.
+// As formatting.seconds says it: three digits and a unit. Bounds are where rounding would show a fourth digit.
 function inWords(s) {
-  const size = Math.abs(s);
+  const size = Math.abs(s), digits = value => value.toFixed(Math.abs(value) < 9.995 ? 2 : Math.abs(value) < 99.95 ? 1 : 0);
   if (size === 0) return "0 s";
   if (size >= 3600) return Math.floor(s / 3600) + " h " + String(Math.floor(s % 3600 / 60)).padStart(2, "0") + " min";
-  if (size >= 1) return s.toPrecision(size >= 1000 ? 4 : 3) + " s";
-  return size >= 1e-3 ? (s * 1e3).toPrecision(3) + " ms" : (s * 1e6).toPrecision(3) + " µs";
+  if (size >= 1 - 0.5e-3) return digits(s) + " s";
+  return size >= 1e-3 - 0.5e-6 ? digits(s * 1e3) + " ms" : digits(s * 1e6) + " µs";
 }
