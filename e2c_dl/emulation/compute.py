@@ -95,10 +95,15 @@ def _of_program(machine_cores: float, factors: Mapping[str, float], cores: float
     )
 
 
+def slows(scenario: Scenario) -> bool:
+    """Whether any host is to compute at another speed than its own, all the time."""
+    cores = scenario.compute.cores
+    return cores is not None or any(scenario.emulated_factor(host) != 1 for host in scenario.topology.names)
+
+
 def quota_missed(scenario: Scenario, *, quota: bool) -> tuple[str, ...]:
     """What to say of a ``scenario`` that asks for a CPU quota where there is none: a sentence."""
-    asks = scenario.compute.cores is not None or any(scenario.emulated_factor(h) != 1 for h in scenario.topology.names)
-    if scenario.trained is None and not quota and asks:
+    if scenario.trained is None and not quota and slows(scenario):
         return ("compute: this user may make no cgroup, so no host is slowed: a program of one's own is not paced",)
     if quota or scenario.compute.method != Method.QUOTA.value:
         return ()
