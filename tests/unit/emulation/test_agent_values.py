@@ -19,7 +19,7 @@ from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Fault, FaultKind, LinkSchedule, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
-from e2c_dl.topology import Bottleneck
+from e2c_dl.topology import Bottleneck, Host
 from e2c_dl.trace.changes import Change, ChangeLog, read_changes
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.clocks.skew import Skew
@@ -80,6 +80,17 @@ def test_every_host_has_its_own_duties():
     assert not Duties.of(asked, CLOUD, relay=True).any
     assert Duties.of(asked, CLOUD, relay=False).bottlenecks == ("shared",)  # its kernel may be where it is held
     assert set(asked.emulated_topology().links) >= {(OTHER, EDGE), (EDGE, CLOUD)}
+
+
+@pytest.mark.parametrize("sources", [("aux-1", OTHER), ("aux-1",)])
+def test_a_bottleneck_that_hosts_which_do_not_train_share_is_changed_by_one_that_does(sources):
+    aux = Host(name="aux-1", layer="aux", service="Default", service_id="9_1_1", role="aux.default.1.1", rank=None)
+    shared = Bottleneck(name="shared", rate_bps=1e6, links=tuple((source, CLOUD) for source in sources))
+    asked = scenario(bottlenecks=MappingProxyType({"shared": STEPS}))
+    topology = replace(asked.topology, hosts=(*asked.topology.hosts, aux), bottlenecks=(shared,))
+    asked = replace(asked, topology=topology)
+    have = [host.name for host in topology.hosts if Duties.of(asked, host.name, relay=True).bottlenecks]
+    assert len(have) == 1 and topology.host(have[0]).rank is not None and (OTHER not in sources or have == [OTHER])
 
 
 def test_clock_faults_become_skews_of_the_machines_clock():
