@@ -57,13 +57,13 @@ class Prober:
 
         Raises: EmulationError when fewer than PINGS_ANSWERED are answered.
         """
-        train = self._find_each_other()
+        train = self.find_each_other()
         found = (self._ping(train, number) for number in range(1, pings + 1))
         return self._enough([trip_s for trip_s in found if trip_s is not None], pings)
 
     def many_trips_s(self, pings: int) -> list[float]:
         """As ``trips_s``, but without waiting for one answer before the next ping."""
-        train = self._find_each_other()
+        train = self.find_each_other()
         sent_ns: dict[int, int] = {}
         trips_s: list[float] = []
         begin_s = time.monotonic()
@@ -99,7 +99,7 @@ class Prober:
                 return sent, result
         raise EmulationError(f"measuring: {self.peer} does not say what arrived; is its worker running, the link up?")
 
-    def _find_each_other(self) -> int:
+    def find_each_other(self) -> int:
         """The number of a train of pings, after a first that makes the hosts find each other."""
         train = next(self._train_numbers)
         for _ in range(TRIES):

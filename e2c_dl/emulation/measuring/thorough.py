@@ -85,7 +85,7 @@ def share(
     with open_socket(src_address, 0) as opened:
         # Queues are full when it ends: answers take long.
         prober = Prober(opened, (dst_address, port), patience_s=2.0)
-        prober.trips_s(3)  # finds the neighbour before the common beginning
+        prober.find_each_other()  # before the common beginning; a link that loses pings is measured all the same
         time.sleep(max(0.0, begin_s - time.time()))  # all links of the bottleneck begin at once
         sent, result = prober.train(frame_bytes, offered_bps, frames, HEAD_S)
     if not result.blocks_ns or result.frame_ns <= 0:

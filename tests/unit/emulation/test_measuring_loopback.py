@@ -149,3 +149,29 @@ def test_where_there_is_no_way_to_a_peer_the_prober_says_so_and_a_responder_goes
         measure_link(src_address="127.0.0.1", dst_address=NO_HOST[0], port=NO_HOST[1], there=Link(), back=Link())
     with Responder("127.0.0.1", 0) as responder:
         responder._answer(Arrival(Packet(PacketKind.PING, 1, 1, 0).encode(), 0, NO_HOST, 0))
+
+
+def test_a_link_that_loses_pings_has_a_share_all_the_same() -> None:
+    class Losing(Responder):
+        """What it hears first of a ping is lost, and so is every second answer to one."""
+
+        heard = 0
+
+        def _answer(self, arrival: Arrival) -> None:
+            packet = Packet.decode(arrival.datagram)
+            if packet is not None and packet.kind is PacketKind.PING:
+                self.heard += 1
+                if self.heard % 2:
+                    return
+            super()._answer(arrival)
+
+    with Losing("127.0.0.1", 0) as responder:
+        where = {"src_address": "127.0.0.1", "dst_address": "127.0.0.1", "port": responder.port}
+        assert share(**where, offered_bps=2e6, begin_s=0.0, seconds=0.2).rate_bps > 0  # type: ignore[arg-type]
+
+
+def test_tcp_is_asked_for_no_larger_window_than_it_has() -> None:
+    with Responder("127.0.0.1", 0) as responder:
+        for asked in (3 << 30, 5 << 30):  # what 100 Gbit/s need over 0.12 s, and over 0.2 s
+            seen = stream.send("127.0.0.1", ("127.0.0.1", responder.port), head_s=0, window_s=0.1, clamp_bytes=asked)
+            assert seen.rate_bps > 0
