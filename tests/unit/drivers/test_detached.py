@@ -193,3 +193,14 @@ def test_who_is_asked_to_stop_while_it_starts_still_says_so(tmp_path: Path) -> N
 def blocks(pid: int, number: signal.Signals) -> bool:
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return bool(int(status["SigBlk"], 16) >> (number - 1) & 1)
+
+
+def test_a_worker_that_an_earlier_launch_left_to_itself_is_ended_by_the_next(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with worker_of(run_dir) as earlier:
+        detached.begin(run_dir, "1_1_1", io.StringIO(told(tmp_path / "of-the-user")))
+        assert earlier.wait(timeout=10) == -signal.SIGTERM
+        assert (run_dir / detached.PID).read_text() != f"{earlier.pid}\n"
+    said = detached.wait(run_dir, 60.0)
+    assert said is not None and said.startswith("failed: ")
