@@ -212,7 +212,9 @@ def test_services_have_the_names_that_were_asked_for_wherever_they_are_named(tmp
     old = tmp_path / "old"
     old.mkdir()
     (old / "layers_services.yaml").write_text(SERVER)
-    rules = "- {src: all, dst: all, delay: 2ms, rate: 1gbit}\n- {src: cloud, dst: 'edge.client.*', delay: 1ms, rate: 1gbit}"
+    rules = (
+        "- {src: all, dst: all, delay: 2ms, rate: 1gbit}\n- {src: cloud, dst: 'edge.client.*', delay: 1ms, rate: 1gbit}"
+    )
     (old / "network.yaml").write_text(f"networks:\n{rules}\n")
     (old / "workflow.yaml").write_text(PLAYS)
     asked = Asked(services={"Server": "FLServer", "Client": "FLClient"})
