@@ -138,8 +138,8 @@ def plan(
     """The plan for hosts that are ``factors[host]`` times slower than the reference (design and injected together).
 
     ``method`` and ``cores`` are the scenario's (ComputeEmulation): ``auto`` is quota where a host of factor 1 can have
-    ``cores`` (None: one whole core), everything still fits and no quota is below LEAST_CORES, else sleep. ``least`` are the hosts whose speed changes:
-    see :func:`least_factors`.
+    ``cores`` (None: one whole core), everything still fits and no quota is below LEAST_CORES, else sleep. ``least`` are
+    the hosts whose speed changes: see :func:`least_factors`.
 
     Raises: EmulationError for an unknown method, a factor that is not positive, or a machine without a core to give.
     """

@@ -173,8 +173,8 @@ def _made(run_dir: Path) -> None:
 
 
 def _end_earlier(run_dir: Path) -> None:
-    """No worker of an earlier launch goes on here, such as one that was left to itself: it would hold rank 0's port, and
-    write where this one's does."""
+    """No worker of an earlier launch goes on here, left to itself: it would hold rank 0's port, and write where this
+    one's does."""
     try:
         pid = int((run_dir / PID).read_text())
     except (OSError, ValueError):

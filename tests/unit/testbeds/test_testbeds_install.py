@@ -52,7 +52,7 @@ def test_another_tree_of_the_same_version_is_installed_over_the_one_before(tmp_p
     (tmp_path / "ansible.cfg").write_text("[defaults]\nstdout_callback = json\n")
 
     def said_by(says: str, **more: object) -> tuple[int, str]:
-        """(tasks that changed something, what the host has then) of a run of the playbook with the wheel of ``says``."""
+        """(tasks that changed something, what the host has then), once the playbook has run with that wheel."""
         of_tree = wheel(tmp_path / says, says)
         variables = {
             "e2cdl_version": "0.2.0", "e2cdl_tree": tree_of(of_tree), "e2cdl_wheel": str(of_tree),
