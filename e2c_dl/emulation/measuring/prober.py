@@ -20,6 +20,7 @@ from typing import NamedTuple
 from e2c_dl.emulation.measuring.datagrams import OVERHEAD_BYTES, Arrival, Packet, PacketKind, receive
 from e2c_dl.emulation.measuring.packet_train import TrainResult
 from e2c_dl.errors import EmulationError
+from e2c_dl.units import FULL_FRAME_BYTES
 
 PINGS_ANSWERED = 3  # the fewest to take a median of
 TRIES = 20
@@ -28,6 +29,9 @@ RESULT_S = 40.0
 its queue, take so long at 0.3 Mbit/s, and what is asked stands behind them."""
 PING_GAP_S = 0.01
 CATCH_UP_S = 0.01  # of a late sender: a longer burst would overflow queues that are not the link's
+AHEAD_BYTES = 2 * FULL_FRAME_BYTES
+"""What leaves at once, before a train whose rate is asked for: slow links let as much pass before they hold to their
+rate (HTB's least burst), and an overload of a fifth takes seconds to use it up, 1.2 s at 100 kbit/s."""
 BURST_S = 0.001
 """Frames of one millisecond are sent between two looks at the clock: where a look takes 20 us (User-Mode Linux), one
 per frame would be most of the work."""
@@ -36,8 +40,8 @@ per frame would be most of the work."""
 class Sent(NamedTuple):
     """How a train left."""
 
-    frames: int
-    rate_bps: float
+    frames: int  # those ahead of it among them
+    rate_bps: float  # of the others
     held_back: bool  # the socket's buffer was full: the link is shaped on this host, and is the limit
 
 
@@ -88,13 +92,16 @@ class Prober:
         return self._enough(trips_s, pings)
 
     def train(self, frame_bytes: int, pace_bps: float, frames: int, head_s: float) -> tuple[Sent, TrainResult]:
-        """Sends ``frames`` frames at ``pace_bps`` and asks what arrived. Raises: EmulationError when nobody answers."""
-        number = next(self._train_numbers)
-        sent = self._send_paced(number, frame_bytes, pace_bps, frames)
+        """Sends ``frames`` frames at ``pace_bps`` and asks what arrived. Raises: EmulationError when nobody answers.
+
+        With a head start, in which bursts may pass, AHEAD_BYTES leave before them.
+        """
+        number, ahead = next(self._train_numbers), math.ceil(AHEAD_BYTES / frame_bytes) if head_s else 0
+        sent = self._send_paced(number, frame_bytes, pace_bps, frames, ahead)
         time.sleep(self._settle_s)  # END must not overtake what it counts
         for _ in range(max(TRIES, math.ceil(RESULT_S / self._patience_s))):
-            self._send(Packet(PacketKind.END, number, frames, round(head_s * 1e9)).encode())
-            answer = self._await(PacketKind.RESULT, number, frames)
+            self._send(Packet(PacketKind.END, number, sent.frames, round(head_s * 1e9)).encode())
+            answer = self._await(PacketKind.RESULT, number, sent.frames)
             if answer is not None and (result := TrainResult.decode(answer[1].body)) is not None:
                 return sent, result
         raise EmulationError(f"measuring: {self.peer} does not say what arrived; is its worker running, the link up?")
@@ -122,22 +129,22 @@ class Prober:
         answer = self._await(PacketKind.PONG, train, number)
         return None if answer is None else (answer[0].at_ns - sent_ns - answer[1].value) / 1e9
 
-    def _send_paced(self, train: int, frame_bytes: int, pace_bps: float, frames: int) -> Sent:
+    def _send_paced(self, train: int, frame_bytes: int, pace_bps: float, frames: int, ahead: int) -> Sent:
         frame_s = frame_bytes * 8 / pace_bps
         payload_bytes, burst = frame_bytes - OVERHEAD_BYTES, max(1, int(BURST_S / frame_s))
-        held_back, stamp_ns = False, 0
+        held_back, stamp_ns = False, time.time_ns()
         begin_s = schedule_s = time.monotonic()
-        for number in range(frames):
-            if number % burst == 0:
+        for number in range(-ahead, frames):
+            if number >= 0 and number % burst == 0:
                 early_s = schedule_s + number * frame_s - time.monotonic()
                 if early_s > 0:
                     time.sleep(early_s)
                 schedule_s += max(0.0, -early_s - CATCH_UP_S)
                 stamp_ns = time.time_ns()  # of the burst: a clock that is a system call costs as much as a frame
-            datagram = Packet(PacketKind.DATA, train, number, stamp_ns).encode(payload_bytes)
+            datagram = Packet(PacketKind.DATA, train, ahead + number, stamp_ns).encode(payload_bytes)
             held_back = self._send(datagram) or held_back
         seconds = max(time.monotonic() - begin_s, frames * frame_s)  # the last frame takes its time, too
-        return Sent(frames, frames * frame_bytes * 8 / seconds, held_back)
+        return Sent(ahead + frames, frames * frame_bytes * 8 / seconds, held_back)
 
     def _send(self, datagram: bytes) -> bool:
         """Sends, after waiting for room in the socket's buffer if need be: then True.

@@ -81,7 +81,7 @@ def share(
     """
     link = Link(rate_bps=offered_bps)
     frame_bytes, _, _ = quick.overload(link, offered_bps, HEAD_S + seconds)
-    frames = max(2, int(offered_bps * (HEAD_S + seconds) / 8 / frame_bytes))
+    frames = max(quick.LEAST_FRAMES, int(offered_bps * (HEAD_S + seconds) / 8 / frame_bytes))
     with open_socket(src_address, 0) as opened:
         # Queues are full when it ends: answers take long.
         prober = Prober(opened, (dst_address, port), patience_s=2.0)

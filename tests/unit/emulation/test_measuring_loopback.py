@@ -12,16 +12,17 @@ import msgspec
 import pytest
 
 from e2c_dl.emulation.measuring import stream
-from e2c_dl.emulation.measuring.datagrams import Arrival, Packet, PacketKind
+from e2c_dl.emulation.measuring.datagrams import OVERHEAD_BYTES, Arrival, Packet, PacketKind
 from e2c_dl.emulation.measuring.main import main
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom
 from e2c_dl.emulation.measuring.packet_train import TrainResult
 from e2c_dl.emulation.measuring.prober import Prober, Sent
-from e2c_dl.emulation.measuring.quick import frame_rate, measure_link
+from e2c_dl.emulation.measuring.quick import frame_rate, measure_link, overload
 from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.emulation.measuring.thorough import measure_thoroughly, share
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link
+from e2c_dl.units import FULL_FRAME_BYTES
 
 
 def test_an_unshaped_link_measures_as_a_floor_and_strangers_are_passed_over() -> None:
@@ -175,3 +176,31 @@ def test_tcp_is_asked_for_no_larger_window_than_it_has() -> None:
         for asked in (3 << 30, 5 << 30):  # what 100 Gbit/s need over 0.12 s, and over 0.2 s
             seen = stream.send("127.0.0.1", ("127.0.0.1", responder.port), head_s=0, window_s=0.1, clamp_bytes=asked)
             assert seen.rate_bps > 0
+
+
+class Bursting(Responder):
+    """Behind a link of 100 kbit/s that lets two full frames pass before it holds to that, as HTB does."""
+
+    free_ns = 0.0
+
+    def _answer(self, arrival: Arrival) -> None:
+        packet = Packet.decode(arrival.datagram)
+        if packet is not None and packet.kind is PacketKind.DATA:
+            self.free_ns = max(self.free_ns, arrival.at_ns) + (len(arrival.datagram) + OVERHEAD_BYTES) * 8e9 / 1e5
+            late_ns = self.free_ns - 2 * FULL_FRAME_BYTES * 8e9 / 1e5
+            arrival = arrival._replace(at_ns=max(arrival.at_ns, round(late_ns)))
+        super()._answer(arrival)
+
+
+def test_what_a_slow_link_lets_pass_at_once_is_not_taken_for_its_rate() -> None:
+    link = Link(rate_bps=1e5)
+    with Bursting("127.0.0.1", 0) as responder:
+        seen = measure_link(
+            src_address="127.0.0.1", dst_address="127.0.0.1", port=responder.port, there=link, back=Link()
+        )
+    assert seen.rate_bps == pytest.approx(1e5, rel=0.03) and not seen.rate_is_floor
+
+
+def test_the_slowest_link_is_measured_by_enough_frames() -> None:
+    frame_bytes, pace_bps, frames = overload(Link(rate_bps=1e3), 3e8, 0.7)
+    assert (frame_bytes, pace_bps, frames) == (200, 1200, 12)
