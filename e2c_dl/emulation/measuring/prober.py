@@ -40,8 +40,8 @@ per frame would be most of the work."""
 class Sent(NamedTuple):
     """How a train left."""
 
-    frames: int  # those ahead of it among them
-    rate_bps: float  # of the others
+    frames: int
+    rate_bps: float
     held_back: bool  # the socket's buffer was full: the link is shaped on this host, and is the limit
 
 
@@ -94,14 +94,17 @@ class Prober:
     def train(self, frame_bytes: int, pace_bps: float, frames: int, head_s: float) -> tuple[Sent, TrainResult]:
         """Sends ``frames`` frames at ``pace_bps`` and asks what arrived. Raises: EmulationError when nobody answers.
 
-        With a head start, in which bursts may pass, AHEAD_BYTES leave before them.
+        With a head start, in which bursts may pass, AHEAD_BYTES leave before them, which nobody counts.
         """
-        number, ahead = next(self._train_numbers), math.ceil(AHEAD_BYTES / frame_bytes) if head_s else 0
-        sent = self._send_paced(number, frame_bytes, pace_bps, frames, ahead)
+        number = next(self._train_numbers)
+        ahead = Packet(PacketKind.PONG, number, 0, 0).encode(frame_bytes - OVERHEAD_BYTES)  # an answer to no question
+        for _ in range(math.ceil(AHEAD_BYTES / frame_bytes) if head_s else 0):
+            self._send(ahead)
+        sent = self._send_paced(number, frame_bytes, pace_bps, frames)
         time.sleep(self._settle_s)  # END must not overtake what it counts
         for _ in range(max(TRIES, math.ceil(RESULT_S / self._patience_s))):
-            self._send(Packet(PacketKind.END, number, sent.frames, round(head_s * 1e9)).encode())
-            answer = self._await(PacketKind.RESULT, number, sent.frames)
+            self._send(Packet(PacketKind.END, number, frames, round(head_s * 1e9)).encode())
+            answer = self._await(PacketKind.RESULT, number, frames)
             if answer is not None and (result := TrainResult.decode(answer[1].body)) is not None:
                 return sent, result
         raise EmulationError(f"measuring: {self.peer} does not say what arrived; is its worker running, the link up?")
@@ -129,22 +132,22 @@ class Prober:
         answer = self._await(PacketKind.PONG, train, number)
         return None if answer is None else (answer[0].at_ns - sent_ns - answer[1].value) / 1e9
 
-    def _send_paced(self, train: int, frame_bytes: int, pace_bps: float, frames: int, ahead: int) -> Sent:
+    def _send_paced(self, train: int, frame_bytes: int, pace_bps: float, frames: int) -> Sent:
         frame_s = frame_bytes * 8 / pace_bps
         payload_bytes, burst = frame_bytes - OVERHEAD_BYTES, max(1, int(BURST_S / frame_s))
-        held_back, stamp_ns = False, time.time_ns()
+        held_back, stamp_ns = False, 0
         begin_s = schedule_s = time.monotonic()
-        for number in range(-ahead, frames):
-            if number >= 0 and number % burst == 0:
+        for number in range(frames):
+            if number % burst == 0:
                 early_s = schedule_s + number * frame_s - time.monotonic()
                 if early_s > 0:
                     time.sleep(early_s)
                 schedule_s += max(0.0, -early_s - CATCH_UP_S)
                 stamp_ns = time.time_ns()  # of the burst: a clock that is a system call costs as much as a frame
-            datagram = Packet(PacketKind.DATA, train, ahead + number, stamp_ns).encode(payload_bytes)
+            datagram = Packet(PacketKind.DATA, train, number, stamp_ns).encode(payload_bytes)
             held_back = self._send(datagram) or held_back
         seconds = max(time.monotonic() - begin_s, frames * frame_s)  # the last frame takes its time, too
-        return Sent(ahead + frames, frames * frame_bytes * 8 / seconds, held_back)
+        return Sent(frames, frames * frame_bytes * 8 / seconds, held_back)
 
     def _send(self, datagram: bytes) -> bool:
         """Sends, after waiting for room in the socket's buffer if need be: then True.

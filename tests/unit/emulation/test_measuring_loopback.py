@@ -185,7 +185,7 @@ class Bursting(Responder):
 
     def _answer(self, arrival: Arrival) -> None:
         packet = Packet.decode(arrival.datagram)
-        if packet is not None and packet.kind is PacketKind.DATA:
+        if packet is not None and packet.kind in (PacketKind.DATA, PacketKind.PONG):
             self.free_ns = max(self.free_ns, arrival.at_ns) + (len(arrival.datagram) + OVERHEAD_BYTES) * 8e9 / 1e5
             late_ns = self.free_ns - 2 * FULL_FRAME_BYTES * 8e9 / 1e5
             arrival = arrival._replace(at_ns=max(arrival.at_ns, round(late_ns)))
