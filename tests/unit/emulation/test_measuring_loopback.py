@@ -178,27 +178,33 @@ def test_tcp_is_asked_for_no_larger_window_than_it_has() -> None:
             assert seen.rate_bps > 0
 
 
-class Bursting(Responder):
-    """Behind a link of 100 kbit/s that lets two full frames pass before it holds to that, as HTB does."""
+class Slow(Responder):
+    """Behind a link of ``rate_bps`` that lets ``at_once_bytes`` pass before it holds to that."""
 
-    free_ns = 0.0
+    free_ns, rate_bps, at_once_bytes = 0.0, 1e5, 0
 
     def _answer(self, arrival: Arrival) -> None:
         packet = Packet.decode(arrival.datagram)
         if packet is not None and packet.kind in (PacketKind.DATA, PacketKind.PONG):
-            self.free_ns = max(self.free_ns, arrival.at_ns) + (len(arrival.datagram) + OVERHEAD_BYTES) * 8e9 / 1e5
-            late_ns = self.free_ns - 2 * FULL_FRAME_BYTES * 8e9 / 1e5
+            self.free_ns = (
+                max(self.free_ns, arrival.at_ns) + (len(arrival.datagram) + OVERHEAD_BYTES) * 8e9 / self.rate_bps
+            )
+            late_ns = self.free_ns - self.at_once_bytes * 8e9 / self.rate_bps
             arrival = arrival._replace(at_ns=max(arrival.at_ns, round(late_ns)))
         super()._answer(arrival)
 
 
-def test_what_a_slow_link_lets_pass_at_once_is_not_taken_for_its_rate() -> None:
-    link = Link(rate_bps=1e5)
-    with Bursting("127.0.0.1", 0) as responder:
-        seen = measure_link(
-            src_address="127.0.0.1", dst_address="127.0.0.1", port=responder.port, there=link, back=Link()
-        )
-    assert seen.rate_bps == pytest.approx(1e5, rel=0.03) and not seen.rate_is_floor
+@pytest.mark.parametrize("at_once_bytes", [2 * FULL_FRAME_BYTES, 0])  # HTB's, the relay's
+@pytest.mark.parametrize("rate_bps", [1e5, 0.7e5])  # what was asked for, and less
+def test_what_a_slow_link_lets_pass_at_once_is_not_taken_for_its_rate(
+    monkeypatch: pytest.MonkeyPatch, at_once_bytes: int, rate_bps: float
+) -> None:
+    monkeypatch.setattr(Slow, "at_once_bytes", at_once_bytes)
+    monkeypatch.setattr(Slow, "rate_bps", rate_bps)
+    with Slow("127.0.0.1", 0) as responder:
+        where = {"src_address": "127.0.0.1", "dst_address": "127.0.0.1", "port": responder.port}
+        seen = measure_link(**where, there=Link(rate_bps=1e5), back=Link())  # type: ignore[arg-type]
+    assert seen.rate_bps == pytest.approx(rate_bps, rel=0.03) and not seen.rate_is_floor
 
 
 def test_the_slowest_link_is_measured_by_enough_frames() -> None:
