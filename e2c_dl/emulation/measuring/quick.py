@@ -5,7 +5,7 @@
     21 pings on the idle link            -> round trip: median, and the spread between quartiles
     small frames at half of the rate     -> loss
     full frames at 1.2 times the rate    -> rate: what comes through, after a head start in which bursts may pass
-    for 0.7 s, at most CAP_BPS
+    for 0.7 s or LEAST_FRAMES, at most CAP_BPS
 
 A rate above what was sent cannot be seen: then the measured rate is a floor. Every host runs a Responder; who measures
 which link when is ``rounds``, so that no host is in two measurements at once; keeping the rounds apart is the caller's.
