@@ -64,7 +64,8 @@ def test_another_tree_of_the_same_version_is_installed_over_the_one_before(tmp_p
         argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "host,", "-c", "local"]
         argv += ["--extra-vars", json.dumps(variables), str(playbooks_dir() / "install.yaml")]
         places = {"ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "ansible")}
-        environ = {**os.environ, **ANSIBLE_SETTINGS, **places, "ANSIBLE_REMOTE_TEMP": str(tmp_path / "ansible")}
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # a host has no tree in it
+        environ = {**own, **ANSIBLE_SETTINGS, **places, "ANSIBLE_REMOTE_TEMP": str(tmp_path / "ansible")}
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-500:]
         asked = [f"{venv}/bin/python", "-I", "-c", "import e2c_dl; print(e2c_dl.SAYS)"]
