@@ -26,11 +26,12 @@ from e2c_dl.topology import Link, Pair
 
 
 class LinksInForce:
-    """The links and bottlenecks of a scenario over time. Immutable."""
+    """The links and bottlenecks of a scenario over time, which does not change."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._faults = faults_of_kind(scenario, *LINK_FAULTS)
+        self._of_pair: dict[Pair, tuple[NumberedFault, ...]] = {}  # found once: a partition has thousands of links
 
     @property
     def changing(self) -> frozenset[Pair]:
@@ -46,14 +47,14 @@ class LinksInForce:
     def faults_of(self, pairs: Iterable[Pair]) -> tuple[NumberedFault, ...]:
         """The faults, numbered, that touch any of ``pairs``."""
         wanted = set(pairs)  # looked into for every link of every fault
-        return tuple((number, fault) for number, fault in self._faults if wanted & set(fault.links))
+        return tuple((number, fault) for number, fault in self._faults if not wanted.isdisjoint(fault.links))
 
     def link(self, pair: Pair, time_s: float, begun: BegunFaults) -> Link:
         """``pair`` at ``time_s`` (0 or later); before training it is as the emulated topology has it.
 
         One that is cut for good stays what it was at that moment, but down.
         """
-        scenario, of_link = self._scenario, begun.windows(self.faults_of([pair]))
+        scenario, of_link = self._scenario, begun.windows(self._touching(pair))
         time_s = min(time_s, _cut_for_good_s(of_link))  # what nobody can use any more needs no further changes
         link = scenario.topology.link(*pair)
         if schedule := scenario.schedules.links.get(pair):
@@ -84,8 +85,13 @@ class LinksInForce:
         moments += [self._next_of_link_s(pair, time_s, begun) for pair in pairs]
         return min(moments, default=math.inf)
 
+    def _touching(self, pair: Pair) -> tuple[NumberedFault, ...]:
+        if pair not in self._of_pair:
+            self._of_pair[pair] = self.faults_of([pair])
+        return self._of_pair[pair]
+
     def _next_of_link_s(self, pair: Pair, time_s: float, begun: BegunFaults) -> float:
-        of_link = begun.windows(self.faults_of([pair]))
+        of_link = begun.windows(self._touching(pair))
         if _cut_for_good_s(of_link) <= time_s + SAME_S:  # nothing to come back for
             return math.inf
         moments = [window.next_edge_s(time_s) for window in of_link]

@@ -38,6 +38,10 @@ HEADROOM = 1.5
 """A quota is this many times the share that a host is paced to, but no more than a whole core."""
 
 
+LEAST_CORES = 0.001
+"""The kernel gives no smaller quota: it takes 1 ms at least, and a second at most to give it."""
+
+
 class Method(Enum):
     """How a host is made slower."""
 
@@ -95,10 +99,15 @@ def _of_program(machine_cores: float, factors: Mapping[str, float], cores: float
     )
 
 
+def slows(scenario: Scenario) -> bool:
+    """Whether any host is to compute at another speed than its own, all the time."""
+    cores = scenario.compute.cores
+    return cores is not None or any(scenario.emulated_factor(host) != 1 for host in scenario.topology.names)
+
+
 def quota_missed(scenario: Scenario, *, quota: bool) -> tuple[str, ...]:
     """What to say of a ``scenario`` that asks for a CPU quota where there is none: a sentence."""
-    asks = scenario.compute.cores is not None or any(scenario.emulated_factor(h) != 1 for h in scenario.topology.names)
-    if scenario.trained is None and not quota and asks:
+    if scenario.trained is None and not quota and slows(scenario):
         return ("compute: this user may make no cgroup, so no host is slowed: a program of one's own is not paced",)
     if quota or scenario.compute.method != Method.QUOTA.value:
         return ()
@@ -129,8 +138,8 @@ def plan(
     """The plan for hosts that are ``factors[host]`` times slower than the reference (design and injected together).
 
     ``method`` and ``cores`` are the scenario's (ComputeEmulation): ``auto`` is quota where a host of factor 1 can have
-    ``cores`` (None: one whole core) and everything still fits, else sleep. ``least`` are the hosts whose speed changes:
-    see :func:`least_factors`.
+    ``cores`` (None: one whole core), everything still fits and no quota is below LEAST_CORES, else sleep. ``least`` are
+    the hosts whose speed changes: see :func:`least_factors`.
 
     Raises: EmulationError for an unknown method, a factor that is not positive, or a machine without a core to give.
     """
@@ -147,7 +156,9 @@ def plan(
     fits = base * hosts.demand <= usable * (1 + 1e-9) and within_a_core
     asked = f"{base * hosts.demand:.2f} cores requested, {usable:.2f} of {machine_cores:g} can be given"
     if method == "auto":
-        return _quota(hosts, base, asked, fits=True) if fits else _sleep(hosts, base, usable, asked)
+        by_quota = _quota(hosts, base, asked, fits=True)
+        given = fits and min(by_quota.cores.values(), default=1.0) >= LEAST_CORES
+        return by_quota if given else _sleep(hosts, base, usable, asked)
     if method == Method.SLEEP.value:
         return _sleep(hosts, base, usable, asked)
     if method == Method.QUOTA.value:

@@ -26,6 +26,7 @@ from e2c_dl.migration.text import Pair, Source, entries, line
 EVERY = '"*.*"'
 _DEFAULTS = {"default_loss": "loss", "default_delay": "delay", "default_rate": "rate"}
 _LAYER = re.compile(r"[\w-]+")
+_ALL = "all"  # hosts, whatever their layer
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _MISSING = {"default_delay": ("delay", '"0ms"'), "default_rate": ("rate", '"100gbit"')}
 """What E2Clab asks for in a rule -> a value that shapes nothing."""
@@ -70,7 +71,7 @@ def _end(source: Source, node: yaml.Node, name: str, asked: Asked) -> list[Said]
     """A layer's name alone, which selects one of its hosts today, is all of it."""
     if not isinstance(node, yaml.ScalarNode):
         return []
-    if not _LAYER.fullmatch(node.value):
+    if not _LAYER.fullmatch(node.value) or node.value.lower() == _ALL:
         return rename_in_pattern(source, node, name, asked.services)
     mark = node.style or ""
     source.replace(node, f"{mark}{node.value}.*{mark}")

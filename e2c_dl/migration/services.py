@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import yaml
@@ -17,6 +18,7 @@ from e2c_dl.migration.model import Kind, Said
 from e2c_dl.migration.text import Source, entries, line
 
 _WHY = "as --service says"
+_BETWEEN = ",:"  # patterns, of which one selects several
 
 
 def rename_services(source: Source, services: Mapping[str, str]) -> list[Said]:
@@ -61,4 +63,4 @@ def renamed(patterns: str, services: Mapping[str, str]) -> str:
         bare = service.rstrip("\"' ")
         return f"{layer}{dot}{today.get(bare.lower(), bare)}{service[len(bare) :]}{more}{last}"
 
-    return ",".join(map(one, patterns.split(",")))
+    return "".join(each if each in _BETWEEN else one(each) for each in re.split(f"([{_BETWEEN}])", patterns))

@@ -16,6 +16,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from e2c_dl.errors import InputError
@@ -46,7 +47,7 @@ class Schedule:
     def constant(cls, value: float) -> Schedule:
         return cls(points=((0.0, value),))
 
-    @property
+    @cached_property  # asked at every look for a change, of traces with thousands of points
     def is_constant(self) -> bool:
         return len({value for _, value in self.points}) == 1
 
@@ -61,9 +62,13 @@ class Schedule:
         if time_s < -SAME_S:
             return 0.0 if self.at(0.0) != self.points[0][1] else self.next_change_s(0.0)
         lap_s, _ = self._lap(time_s)
-        for begin_s in self._step_times():
-            if lap_s + begin_s > time_s + SAME_S:
-                return lap_s + begin_s
+        # Found, not searched: a trace of an hour has thousands of points, a ramp as many steps.
+        index = bisect_right(self.points, time_s + SAME_S, key=lambda point: lap_s + point[0])
+        step_s = self._next_of_ramp_s(index, lap_s, time_s)
+        if step_s is not None:
+            return step_s
+        if index < len(self.points):
+            return lap_s + self.points[index][0]
         return math.inf if self.period_s is None else lap_s + self.period_s
 
     def steps(self, until_s: float) -> Iterator[tuple[float, float]]:
@@ -99,6 +104,19 @@ class Schedule:
             return 0.0, time_s
         lap_s = math.floor((time_s + SAME_S) / self.period_s) * self.period_s
         return lap_s, time_s - lap_s
+
+    def _next_of_ramp_s(self, index: int, lap_s: float, time_s: float) -> float | None:
+        """When, after ``time_s``, the next step between the points before and at ``index`` begins; None: none does."""
+        if not self.ramp or not 0 < index < len(self.points):
+            return None
+        (begin_s, begin), (end_s, end) = self.points[index - 1 : index + 1]
+        number = max(1, math.floor((time_s - lap_s - begin_s) / RAMP_STEP_S))
+        while begin != end and number < math.ceil((end_s - begin_s) / RAMP_STEP_S):
+            step_s = lap_s + (begin_s + number * RAMP_STEP_S)
+            if step_s > time_s + SAME_S:
+                return step_s
+            number += 1
+        return None
 
     def _step_times(self) -> Iterator[float]:
         """Beginnings of the steps of one period, rising."""

@@ -1,6 +1,7 @@
 """Laws of links that change: what a link is at a moment, and when it may change next."""
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -153,3 +154,16 @@ def test_what_is_asked_for_instead_of_a_schedule_never_changes(rate: Schedule, t
     links = LinksInForce(asked)
     assert links.link(A, time_s, BegunFaults()).rate_bps == MBIT
     assert links.next_change_s([A], (), time_s, BegunFaults()) == math.inf, "who waits for a change would for ever"
+
+
+def test_a_partition_of_many_links_that_comes_often_is_looked_through_once() -> None:
+    others = tuple((f"edge-{i}", f"cloud-{j}") for i in range(60) for j in range(60))
+    often = tuple(replace(cut(10.0 * number, 5.0), links=(*others, A)) for number in range(1, 101))
+    in_force, begun = LinksInForce(scenario(faults=often)), BegunFaults()
+    begin_s, time_s = time.process_time(), 0.0
+    for number in range(1, 101):
+        for down in (True, False):
+            time_s = in_force.next_change_s([A], (), time_s, begun)
+            assert time_s == 10.0 * number + (0.0 if down else 5.0)
+            assert in_force.link(A, time_s, begun).down is down
+    assert time.process_time() - begin_s < 1.0  # looked through each time, it took 5

@@ -52,6 +52,19 @@ def test_every_period_is_as_the_first(schedule: Schedule, lap: int) -> None:
         time_s = schedule.next_change_s(time_s)
 
 
+@pytest.mark.parametrize("ramp", [True, False])
+def test_the_next_change_is_found_at_once_at_the_end_of_an_hour_too(ramp: bool) -> None:
+    points = ((0.0, 1.0), (3600.0, 2.0)) if ramp else tuple((tenth / 10, 1.0 + tenth) for tenth in range(36_000))
+    schedule = Schedule(points=points, ramp=ramp)
+    begin_s, time_s = time.process_time(), 3599.0
+    while time_s < 3599.85:
+        for _ in range(20):
+            at_s = schedule.next_change_s(time_s)
+        assert at_s == pytest.approx(time_s + 0.1)
+        time_s = at_s
+    assert time.process_time() - begin_s < 0.1  # an agent asks ten times a second, for each link: searched, it took 0.6
+
+
 @given(schedules(), st.floats(-10, 1000))
 def test_no_value_is_beyond_the_schedule(schedule: Schedule, time_s: float) -> None:
     slack = 1e-9 * schedule.greatest

@@ -39,11 +39,12 @@ def begin(run_dir: Path, service_id: str, told: TextIO) -> None:
     """Start the worker ``service_id``, which goes on when this process has ended.
 
     ``told`` is a JSON object: ``scenario`` (its files, a tar.gz in base64), ``members`` (what members.json holds) and
-    ``key`` (the run's). ``run_dir`` is made where no testbed has made it.
+    ``key`` (the run's). ``run_dir`` is made where no testbed has made it. A worker that goes on there is ended first.
 
     Raises: InputError if it is none, or ``run_dir`` is another user's; OSError if that cannot be written.
     """
     _made(run_dir)
+    _end_earlier(run_dir)
     for left in (PID, layout.OUTCOME):  # of an earlier launch here; first, or wait would take them for this one's
         (run_dir / left).unlink(missing_ok=True)
     try:
@@ -169,6 +170,19 @@ def _made(run_dir: Path) -> None:
     found = run_dir.lstat()
     if found.st_uid != os.getuid() or stat.S_ISLNK(found.st_mode):
         raise InputError(f"{run_dir}: is there already, and is not this user's own folder; remove it")
+
+
+def _end_earlier(run_dir: Path) -> None:
+    """No worker of an earlier launch goes on here, left to itself: it would hold rank 0's port, and write where this
+    one's does."""
+    try:
+        pid = int((run_dir / PID).read_text())
+    except (OSError, ValueError):
+        return
+    if goes_on(pid, run_dir):
+        stop(run_dir)
+    if goes_on(pid, run_dir):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _emptied(run_dir: Path) -> None:

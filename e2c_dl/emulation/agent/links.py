@@ -31,6 +31,7 @@ class KernelLinks:
     def apply(self, links: Mapping[Pair, Link], bottlenecks: Mapping[str, float]) -> int | None:
         where = (self._config.host, self._device, self._config.addresses)
         commands = tc.changes(self._topology, *where, links, bottlenecks, netem=self._netem)
+        self._topology = tc.changed(self._topology, links, bottlenecks)
         return on_host.run(commands) if commands else None
 
 

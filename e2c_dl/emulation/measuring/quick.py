@@ -5,7 +5,7 @@
     21 pings on the idle link            -> round trip: median, and the spread between quartiles
     small frames at half of the rate     -> loss
     full frames at 1.2 times the rate    -> rate: what comes through, after a head start in which bursts may pass
-    for 0.7 s, at most CAP_BPS
+    for 0.7 s or LEAST_FRAMES, at most CAP_BPS
 
 A rate above what was sent cannot be seen: then the measured rate is a floor. Every host runs a Responder; who measures
 which link when is ``rounds``, so that no host is in two measurements at once; keeping the rounds apart is the caller's.
@@ -34,6 +34,7 @@ HEAD_S, WINDOW_S = 0.1, 0.6
 OVERLOAD = 1.2  # times the requested rate, so that the link and not the sender decides
 SATURATED = 0.97  # less than this of what was sent came through: the link was the limit
 MIN_FRAME_BYTES, MIN_FRAMES = 200, 60  # slow links are measured with smaller frames, so that there are enough of them
+LEAST_FRAMES = 12  # of very slow ones, however long they take
 LOSS_FRAMES, LOSS_FRAMES_MAX, LOSS_RATE_BPS, LOSS_S = 200, 2000, 2.5e6, 1.0
 RATE_TRIES = 3
 JITTERS = 6  # times the jitter, plus the delay: later than the last frame hardly any other arrives
@@ -172,7 +173,7 @@ def overload(link: Link, cap_bps: float, seconds: float) -> tuple[int, float, in
     pace_bps = cap_bps if link.rate_bps is None else min(cap_bps, OVERLOAD * link.rate_bps / _passing(link))
     enough = int(pace_bps * seconds / 8 / MIN_FRAMES)  # bytes of a frame, if that many are to fit
     frame_bytes = min(FULL_FRAME_BYTES, max(MIN_FRAME_BYTES, enough))
-    return frame_bytes, pace_bps, max(2, int(pace_bps * seconds / 8 / frame_bytes))
+    return frame_bytes, pace_bps, max(LEAST_FRAMES, int(pace_bps * seconds / 8 / frame_bytes))
 
 
 def _passing(link: Link) -> float:

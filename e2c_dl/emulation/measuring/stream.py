@@ -30,6 +30,7 @@ from e2c_dl.trace.propagation import tcp_info
 BLOCKS = 20
 CHUNK = bytes(1 << 16)
 PATIENCE_S = 15.0  # beyond the time asked for: lost segments of slow links take long to come again
+MOST_CLAMP_BYTES = 1 << 30  # of TCP's window, which cannot be larger
 _REQUEST = struct.Struct("!4sddI")  # magic, head_s, window_s, clamp_bytes
 _MAGIC = b"e2cT"
 _LINGER_NOT = struct.pack("@ii", 1, 0)  # close: forget what is on its way
@@ -51,7 +52,7 @@ def send(src_address: str, peer: tuple[str, int], *, head_s: float, window_s: fl
     where = f"measuring: TCP to {peer[0]}:{peer[1]}"
     try:
         with socket.create_connection(peer, timeout=PATIENCE_S, source_address=(src_address, 0)) as opened:
-            opened.sendall(_REQUEST.pack(_MAGIC, head_s, window_s, clamp_bytes))
+            opened.sendall(_REQUEST.pack(_MAGIC, head_s, window_s, min(clamp_bytes, MOST_CLAMP_BYTES)))
             answer = _send_until_answered(opened, time.monotonic() + head_s + window_s + PATIENCE_S)
             factor = _frame_factor(opened)
             # What is queued would disturb what comes next.
@@ -82,7 +83,7 @@ def receive(opened: socket.socket) -> None:
             if len(head) < _REQUEST.size or head[:4] != _MAGIC:
                 return
             _, head_s, window_s, clamp_bytes = _REQUEST.unpack(head)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, clamp_bytes)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, min(clamp_bytes, MOST_CLAMP_BYTES))
             marks = _count(opened, head_s, window_s)
             opened.sendall(json.dumps(_blocks_bps(marks, window_s)).encode() + b"\n")
             _drain(opened)

@@ -81,11 +81,11 @@ def share(
     """
     link = Link(rate_bps=offered_bps)
     frame_bytes, _, _ = quick.overload(link, offered_bps, HEAD_S + seconds)
-    frames = max(2, int(offered_bps * (HEAD_S + seconds) / 8 / frame_bytes))
+    frames = max(quick.LEAST_FRAMES, int(offered_bps * (HEAD_S + seconds) / 8 / frame_bytes))
     with open_socket(src_address, 0) as opened:
         # Queues are full when it ends: answers take long.
         prober = Prober(opened, (dst_address, port), patience_s=2.0)
-        prober.trips_s(3)  # finds the neighbour before the common beginning
+        prober.find_each_other()  # before the common beginning; a link that loses pings is measured all the same
         time.sleep(max(0.0, begin_s - time.time()))  # all links of the bottleneck begin at once
         sent, result = prober.train(frame_bytes, offered_bps, frames, HEAD_S)
     if not result.blocks_ns or result.frame_ns <= 0:

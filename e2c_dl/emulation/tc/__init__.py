@@ -4,6 +4,6 @@
 """
 
 from e2c_dl.emulation.tc.link_class import Command
-from e2c_dl.emulation.tc.rendering import changes, clear, commands, needs_netem, unsupported
+from e2c_dl.emulation.tc.rendering import changed, changes, clear, commands, needs_netem, unsupported
 
-__all__ = ["Command", "changes", "clear", "commands", "needs_netem", "unsupported"]
+__all__ = ["Command", "changed", "changes", "clear", "commands", "needs_netem", "unsupported"]

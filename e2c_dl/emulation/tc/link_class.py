@@ -29,6 +29,8 @@ SHARE_BPS = 1000
 """What HTB guarantees to each link of a bottleneck, its own rate being the ceiling: next to nothing, since guaranteed
 rates are granted even where the bottleneck is full. The rest is lent in turns."""
 
+MOST_BYTES = (1 << 32) - 1  # of a queue that counts bytes: the kernel keeps its limit in 32 bits
+
 CUT = "2000"  # class and leaf of links that are cut: beyond those of links (to fff) and of bottlenecks (from 1000)
 
 PARETO_SCALE = math.sqrt(0.75)
@@ -113,15 +115,26 @@ def rendered(place: LinkPlace, link: Link, *, netem: bool, stands: bool) -> list
     flow = f"1:{CUT}" if link.down else place.flow
     return [
         ("tc", "class", verb, *on, "parent", parent, "classid", place.flow, *htb(link.rate_bps, share_bps)),
-        ("tc", "qdisc", verb, *on, "parent", place.flow, "handle", place.leaf, *_leaf(place, link, netem=netem)),
+        leaf(verb, place, link, netem=netem),
         ("tc", "filter", filter_verb, *on, "parent", "1:", *number, "u32", *match, "flowid", flow),
     ]
+
+
+def leaf(verb: str, place: LinkPlace, link: Link, *, netem: bool) -> Command:
+    """The queue of a link, to ``add`` or to ``change``."""
+    own = ("dev", place.device, "parent", place.flow, "handle", place.leaf)
+    return ("tc", "qdisc", verb, *own, *_leaf(place, link, netem=netem))
+
+
+def fifo(waiting_bytes: int) -> Command:
+    """A queue that takes so many bytes, one full frame at least."""
+    return ("bfifo", "limit", str(min(MOST_BYTES, max(FULL_FRAME_BYTES, waiting_bytes))))
 
 
 def _leaf(place: LinkPlace, link: Link, *, netem: bool) -> Command:
     waiting_bytes = _waiting_bytes(place, link)
     if not netem:
-        return ("bfifo", "limit", str(waiting_bytes))
+        return fifo(waiting_bytes)
     under_way_bytes = _narrowest_bps(place, link) * (link.delay_s + 4 * link.jitter_s) / 8
     reorder = ("reorder", _percent(link.reorder)) if link.reorder and link.delay_s else ()  # refused without a delay
     limit = math.ceil((waiting_bytes + under_way_bytes) / FULL_FRAME_BYTES)

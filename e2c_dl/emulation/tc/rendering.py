@@ -25,6 +25,7 @@ runs these commands, checks each, and reads back what came of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from e2c_dl.emulation.link_values import HOLD_S
 from e2c_dl.emulation.tc import link_class, shared_class
@@ -111,8 +112,7 @@ def commands(
         rendered.append(("ip", "link", "set", "dev", device, "gso_max_segs", str(segments)))
     if arriving:
         sources = {pair[0]: _address(addresses, pair, pair[0]) for each in arriving for pair in each.links}
-        delay_s = max(topology.link(*pair).delay_s for each in arriving for pair in each.links)
-        rendered += shared_class.arriving_set_up(device, arriving, sources, delay_s)
+        rendered += shared_class.arriving_set_up(topology, device, arriving, sources)
     return tuple(rendered)
 
 
@@ -128,34 +128,46 @@ def changes(
 ) -> tuple[Command, ...]:
     """What to run on ``host`` so that its ``links`` and ``bottlenecks`` (name -> bits per second) are as given here.
 
-    ``topology`` is as it was set up; links of other hosts and bottlenecks elsewhere are passed over. The same commands
-    run twice do no harm. No queue is flushed: what waits leaves at the new rate, with the delay it came in with.
+    ``topology`` is as it was set up, or as :func:`changed` since; links of other hosts and bottlenecks elsewhere are
+    passed over. The same commands run twice do no harm. No queue is flushed: what waits leaves at the new rate, with
+    the delay it came in with. Queues grow and shrink with the rate that is the least on their way.
 
     Raises: EmulationError for a link or bottleneck that was not set up, or another distribution of its jitter.
     """
-    outgoing, leaving = _outgoing(topology, host), shared_class.leaving(topology, host)
-    arriving = shared_class.arriving(topology, host)
-    rendered: list[Command] = []
     for name in sorted(bottlenecks):
         if not any(each.name == name for each in topology.bottlenecks):
             known = ", ".join(each.name for each in topology.bottlenecks) or "none"
             raise EmulationError(f"tc: bottleneck {name} was not set up; those that were: {known}")
-    rendered += shared_class.changed(device, leaving, arriving, bottlenecks)
+    outgoing, now = _outgoing(topology, host), changed(topology, {}, bottlenecks)
+    before, leaving = shared_class.leaving(topology, host), shared_class.leaving(now, host)
+    arriving = shared_class.arriving(now, host)
+    rendered = shared_class.changed(now, device, leaving, arriving, bottlenecks)
+    for number, dst in enumerate(outgoing, 1):
+        if (host, dst) not in links:
+            places = (_place(device, number, addresses, each, (host, dst)) for each in (before, leaving))
+            was, leaf = (link_class.leaf("change", at, topology.link(host, dst), netem=netem) for at in places)
+            rendered += [] if leaf == was else [leaf]
     for (src, dst), link in sorted(links.items()):
         if src != host:
             continue
         if dst not in outgoing:
             raise EmulationError(f"tc: {src} -> {dst} was not set up; only links that were shaped before can change")
-        before = topology.link(src, dst)
-        if netem and link.jitter_s and link.distribution is not before.distribution:
+        set_up = topology.link(src, dst)
+        if netem and link.jitter_s and link.distribution is not set_up.distribution:
             raise EmulationError(
                 f"tc: {src} -> {dst}: netem cannot change the distribution of jitter from "
-                f"{before.distribution.value} to {link.distribution.value} in place; set the link up anew"
+                f"{set_up.distribution.value} to {link.distribution.value} in place; set the link up anew"
             )
         number = outgoing.index(dst) + 1  # as when it was set up
         at = _place(device, number, addresses, leaving, (src, dst))
         rendered += link_class.rendered(at, link, netem=netem, stands=True)
     return tuple(rendered)
+
+
+def changed(topology: Topology, links: Mapping[Pair, Link], bottlenecks: Mapping[str, float]) -> Topology:
+    """``topology`` once ``links`` and ``bottlenecks`` (name -> bits per second) are in force."""
+    shared = (replace(each, rate_bps=bottlenecks.get(each.name, each.rate_bps)) for each in topology.bottlenecks)
+    return replace(topology, links={**topology.links, **links}, bottlenecks=tuple(shared))
 
 
 def clear(device: str) -> tuple[Command, ...]:

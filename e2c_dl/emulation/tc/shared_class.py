@@ -12,13 +12,12 @@ Source: Linux, Documentation of ifb (iproute2, tc-mirred(8)).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 
-from e2c_dl.emulation.tc.link_class import Command, Within, htb
+from e2c_dl.emulation.tc.link_class import Command, Within, fifo, htb
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Bottleneck, Topology, default_queue_bytes
-from e2c_dl.units import FULL_FRAME_BYTES
 
 NAME_CHARS = 15  # of an interface
 
@@ -59,9 +58,9 @@ def shared_classes(device: str, shared: tuple[Bottleneck, ...]) -> list[Command]
 
 
 def arriving_set_up(
-    device: str, shared: tuple[Bottleneck, ...], sources: Mapping[str, str], delay_s: float
+    topology: Topology, device: str, shared: tuple[Bottleneck, ...], sources: Mapping[str, str]
 ) -> list[Command]:
-    """The IFB device of ``device``; ``sources``: host -> address, ``delay_s``: the greatest of the links."""
+    """The IFB device of ``device``, through which those ``shared`` of ``topology`` go; ``sources``: host -> address."""
     through = ifb(device)
     rendered: list[Command] = [
         ("ip", "link", "add", "name", through, "type", "ifb"),
@@ -71,7 +70,10 @@ def arriving_set_up(
     filters: list[Command] = [("tc", "qdisc", "replace", "dev", device, "ingress")]
     count = 0
     for number, each in enumerate(shared, 1):
-        rendered += _arriving_class(through, number, each, delay_s)
+        rendered += [
+            _class("add", through, f"1:{number:x}", each.rate_bps),
+            _queue("add", topology, through, number, each),
+        ]
         for src, _ in each.links:
             count += 1
             match = ("handle", f"800::{count:x}", "u32", "match", "ip", "src", f"{sources[src]}/32")
@@ -83,12 +85,19 @@ def arriving_set_up(
 
 
 def changed(
-    device: str, leaves: tuple[Bottleneck, ...], arrives: tuple[Bottleneck, ...], rates_bps: Mapping[str, float]
-) -> list[Command]:
-    """Those of ``rates_bps`` (name -> bits per second) that stand at this host, in place."""
-    places = [(device, Within.flow_of(number), each.name) for number, each in enumerate(leaves, 1)]
-    places += [(ifb(device), f"1:{number:x}", each.name) for number, each in enumerate(arrives, 1)]
-    return [_class("change", on, flow, rates_bps[name]) for on, flow, name in places if name in rates_bps]
+    topology: Topology, device: str, leaves: tuple[Bottleneck, ...], arrives: tuple[Bottleneck, ...],
+    names: Collection[str],
+) -> list[Command]:  # fmt: skip
+    """Those of these ``names`` that stand at this host as ``topology`` has them now, in place."""
+    through, rendered = ifb(device), []
+    for number, each in enumerate(leaves, 1):
+        if each.name in names:
+            rendered.append(_class("change", device, Within.flow_of(number), each.rate_bps))
+    for number, each in enumerate(arrives, 1):
+        if each.name in names:
+            rendered.append(_class("change", through, f"1:{number:x}", each.rate_bps))
+            rendered += [_queue("change", topology, through, number, each)] if each.queue_bytes is None else []
+    return rendered
 
 
 def _at(topology: Topology, host: str, which: End) -> tuple[Bottleneck, ...]:
@@ -106,11 +115,9 @@ def _class(verb: str, device: str, flow: str, rate_bps: float) -> Command:
     return ("tc", "class", verb, "dev", device, "parent", "1:", "classid", flow, *htb(rate_bps))
 
 
-def _arriving_class(through: str, number: int, each: Bottleneck, delay_s: float) -> list[Command]:
-    waiting_bytes = default_queue_bytes(each.rate_bps, delay_s) if each.queue_bytes is None else each.queue_bytes
-    flow = f"1:{number:x}"
-    limit = ("bfifo", "limit", str(max(FULL_FRAME_BYTES, waiting_bytes)))
-    return [
-        _class("add", through, flow, each.rate_bps),
-        ("tc", "qdisc", "add", "dev", through, "parent", flow, "handle", f"1{number:x}:", *limit),
-    ]
+def _queue(verb: str, topology: Topology, through: str, number: int, each: Bottleneck) -> Command:
+    """The one queue of a bottleneck whose links arrive; by default for the longest of them."""
+    longest_s = max(topology.link(*pair).delay_s for pair in each.links)
+    waiting_bytes = default_queue_bytes(each.rate_bps, longest_s) if each.queue_bytes is None else each.queue_bytes
+    own = ("dev", through, "parent", f"1:{number:x}", "handle", f"1{number:x}:")
+    return ("tc", "qdisc", verb, *own, *fifo(waiting_bytes))

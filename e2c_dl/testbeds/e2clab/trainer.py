@@ -6,6 +6,7 @@ Kept out of the service file, which E2Clab wants to import as a plugin by path.
 from __future__ import annotations
 
 import atexit
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -53,11 +55,13 @@ def install(hosts: list[Any]) -> None:
     for host in hosts:
         host.set_extra(e2cdl_python=_python_of(host))
     shared = all(_python_of(host) == sys.executable for host in hosts)  # local hosts run this very installation
+    wheel = None if shared else wheel_of_this_tree()  # building one takes a while
     variables = {
         "e2cdl_version": __version__,
         "e2cdl_venv": VENV,
         "e2cdl_shared": shared,
-        "e2cdl_wheel": "" if shared else str(wheel_of_this_tree()),  # building one takes a while
+        "e2cdl_wheel": "" if wheel is None else str(wheel),
+        "e2cdl_tree": "" if wheel is None else tree_of(wheel),
         "e2cdl_constraints": str(constraints_file()),
         "e2cdl_wheelhouse": wheelhouse(),
     }
@@ -146,6 +150,19 @@ def wheel_of_this_tree() -> Path:
             f"building a wheel of {tree} failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
         )
     return next(Path(into).glob("*.whl"))
+
+
+def tree_of(wheel: Path) -> str:
+    """A word for what ``wheel`` holds, whenever it was built: two trees of one version have another.
+
+    Raises: TestbedError if it is no wheel.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as files:
+            (record,) = (name for name in files.namelist() if name.endswith(".dist-info/RECORD"))  # hashes of all files
+            return hashlib.sha256(files.read(record)).hexdigest()[:16]
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise TestbedError(f"{wheel}: is no wheel: {error}; name one of e2c_dl by {WHEEL_VARIABLE}") from error
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -142,17 +142,14 @@ def compute_plan(scenario: Scenario, *, shared_cores: float | None = None) -> co
 
     ``shared_cores``: of the one machine that all of these are on; None: each is a machine of its own.
     """
-    by_sleep = replace(scenario, compute=replace(scenario.compute, method="sleep"))
     # As many cores as hosts, and the relay's that is not here: each has its own machine, none is oversubscribed.
     cores = len(scenario.topology.hosts) + compute.RELAY_CORES if shared_cores is None else shared_cores
-    planned = compute.of_scenario(cores, by_sleep)
-    if shared_cores is not None:
+    planned = compute.of_scenario(cores, scenario, quota=False)
+    if shared_cores is not None or scenario.trained is None:  # who trains by a program of his own is not paced
         return planned
-    schedules, faults = scenario.schedules, scenario.injected.faults
-    slowed = scenario.compute.cores is not None or any(
-        scenario.emulated_factor(n) != 1 for n in scenario.topology.names
-    )
-    if slowed or schedules.compute or schedules.thermal or any(f.kind is FaultKind.SLOW_HOST for f in faults):
+    schedules = scenario.schedules
+    slowed = compute.slows(scenario) or any(f.kind is FaultKind.SLOW_HOST for f in scenario.injected.faults)
+    if slowed or schedules.compute or schedules.thermal:
         return replace(planned, why="calibrated sleep, on a whole core of each machine")
     return replace(planned, speed={}, why="nothing is requested: every machine computes as fast as it is")
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from e2c_dl.emulation import tc
+from e2c_dl.emulation import compute, tc
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import described, registry, shaping
@@ -19,6 +19,9 @@ from e2c_dl.testbeds.this_machine import probes as machine
 from e2c_dl.testbeds.this_machine.probes import DEPLOYING
 
 _QUOTA = "compute: a CPU quota was requested, but the cgroups of other machines are not ours: emulated by sleep"
+_PROGRAM = (
+    "compute: no host is slowed: a program of one's own is not paced, and the cgroups of other machines are not ours"
+)
 
 
 class MachinesTestbed(Testbed):
@@ -108,6 +111,8 @@ class MachinesTestbed(Testbed):
 
 def quota_missed(scenario: Scenario) -> tuple[str, ...]:
     """That its processors are emulated in another way than asked for, where that is so, as on any other machine."""
+    if scenario.trained is None:
+        return (_PROGRAM,) if compute.slows(scenario) else ()
     return (_QUOTA,) if scenario.compute.method == "quota" else ()
 
 

@@ -67,6 +67,7 @@ def start(
         fault = _fault(got)
         if fault is not None:
             raise TestbedError(f"image {wanted.image} cannot be had: {fault}; name one of your own with --image")
+    _fault([docker, "rm", "--force", wanted.name])  # of an earlier deployment; of none it fails, which is as well
     fault = _fault([docker, *arguments(wanted, run_id, run_dir, environ)])
     if fault is not None:
         raise TestbedError(f"container {wanted.name} of image {wanted.image} does not start: {fault}")

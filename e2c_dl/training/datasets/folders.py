@@ -58,6 +58,8 @@ def load(data_dir: Path, pixels: int, dtype: np.dtype[Any]) -> Dataset:
         classes = _classes(data_dir)
         paths, labels = _files(data_dir, classes)
         train, test = (([paths[i] for i in where], labels[where]) for where in split(len(paths)))
+        if not test[0]:  # nothing could be evaluated, which would be found out after training
+            raise TrainingError(f"{data_dir}: holds {len(paths)} images, a fifth of them for testing; put more there")
     return Dataset(
         train_images=ImageFiles(paths=train[0], pixels=pixels, dtype=dtype), train_labels=train[1],
         test_images=ImageFiles(paths=test[0], pixels=pixels, dtype=dtype), test_labels=test[1],

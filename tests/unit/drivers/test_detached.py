@@ -193,3 +193,17 @@ def test_who_is_asked_to_stop_while_it_starts_still_says_so(tmp_path: Path) -> N
 def blocks(pid: int, number: signal.Signals) -> bool:
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return bool(int(status["SigBlk"], 16) >> (number - 1) & 1)
+
+
+def test_a_worker_that_an_earlier_launch_left_to_itself_is_ended_by_the_next(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    with worker_of(run_dir) as earlier:
+        begun = subprocess.run(
+            [sys.executable, "-m", "e2c_dl.drivers.live", "begin", str(run_dir), "1_1_1"],
+            input=told(tmp_path / "of-the-user"), capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert (begun.returncode, begun.stderr) == (0, "")
+        assert earlier.wait(timeout=10) == -signal.SIGTERM
+    said = detached.wait(run_dir, 60.0)
+    assert said is not None and said.startswith("failed: ")  # the next one's

@@ -14,6 +14,8 @@ from simulated_scenario import scenario
 
 from e2c_dl.drivers.live import members
 from e2c_dl.drivers.live.beside import own_links
+from e2c_dl.drivers.live.changes import HostChanges
+from e2c_dl.emulation.agent.links import links_of
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.emulation.tc import on_host
 from e2c_dl.errors import EmulationError
@@ -92,7 +94,12 @@ def test_why_links_are_not_in_force_is_on_record(assignment, ran, monkeypatch) -
         raise EmulationError("tc qdisc replace: no")
 
     monkeypatch.setattr(on_host, "put_in_force", refuse)
-    assert put(assignment, "tc")[1].failure == "tc qdisc replace: no"
+    after, deployed = put(assignment, "tc")
+    assert (deployed.backend, deployed.failure) == ("tc", "tc qdisc replace: no")
+    assert [each.backend for each in after.members] == [Backend.NONE, Backend.TC, Backend.TC]
+    topology = after.scenario.emulated_topology()
+    links, how = links_of(HostChanges(after)._config(), topology)  # its agent goes on, and training with it
+    assert how.startswith("not at all") and links.apply(topology.links, {}) is None
 
 
 @pytest.mark.parametrize(

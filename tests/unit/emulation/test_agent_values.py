@@ -13,13 +13,14 @@ from e2c_dl.archive.run import Run
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, skews
 from e2c_dl.emulation.agent.config import AgentConfig, WorkerSignal
 from e2c_dl.emulation.agent.duties import Duties
-from e2c_dl.emulation.compute import HEADROOM, RELAY_CORES, Method, least_factors, of_scenario, plan
-from e2c_dl.errors import ArchiveError, EmulationError
+from e2c_dl.emulation.compute import HEADROOM, LEAST_CORES, RELAY_CORES, Method, least_factors, of_scenario, plan
+from e2c_dl.errors import ArchiveError, EmulationError, TestbedError
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Fault, FaultKind, LinkSchedule, Schedules
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
-from e2c_dl.topology import Bottleneck
+from e2c_dl.testbeds.this_machine.cpu import Quota
+from e2c_dl.topology import Bottleneck, Host
 from e2c_dl.trace.changes import Change, ChangeLog, read_changes
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.clocks.skew import Skew
@@ -82,6 +83,17 @@ def test_every_host_has_its_own_duties():
     assert set(asked.emulated_topology().links) >= {(OTHER, EDGE), (EDGE, CLOUD)}
 
 
+@pytest.mark.parametrize("sources", [("aux-1", OTHER), ("aux-1",)])
+def test_a_bottleneck_that_hosts_which_do_not_train_share_is_changed_by_one_that_does(sources):
+    aux = Host(name="aux-1", layer="aux", service="Default", service_id="9_1_1", role="aux.default.1.1", rank=None)
+    shared = Bottleneck(name="shared", rate_bps=1e6, links=tuple((source, CLOUD) for source in sources))
+    asked = scenario(bottlenecks=MappingProxyType({"shared": STEPS}))
+    topology = replace(asked.topology, hosts=(*asked.topology.hosts, aux), bottlenecks=(shared,))
+    asked = replace(asked, topology=topology)
+    have = [host.name for host in topology.hosts if Duties.of(asked, host.name, relay=True).bottlenecks]
+    assert len(have) == 1 and topology.host(have[0]).rank is not None and (OTHER not in sources or have == [OTHER])
+
+
 def test_clock_faults_become_skews_of_the_machines_clock():
     step = Fault(kind=FaultKind.CLOCK_STEP, at_s=2.0, host=EDGE, value=0.05)
     drift = Fault(kind=FaultKind.CLOCK_DRIFT, at_iteration=4, for_s=3.0, host=EDGE, value=1e-4)
@@ -105,6 +117,14 @@ def test_a_host_that_changes_gets_the_quota_of_its_fastest_and_is_paced():
     assert slept.method is Method.SLEEP
     assert slept.speed["a"] == pytest.approx(0.5) == pytest.approx(4 * slept.speed["b"])  # b: once twice as fast
     assert plan(8, {"a": 1.0}, "auto", None, least={"a": 0.5}).method is Method.SLEEP  # two cores for one thread
+
+
+def test_no_quota_is_chosen_that_the_kernel_cannot_give():
+    assert plan(4, {"a": 1.0, "b": 300.0}, "auto", 0.2).method is Method.QUOTA
+    assert plan(4, {"a": 1.0, "b": 301.0}, "auto", 0.2).method is Method.SLEEP
+    assert Quota.of(LEAST_CORES).period_us == 1_000_000
+    with pytest.raises(TestbedError, match="no less than 0.001"):
+        Quota.of(LEAST_CORES * 0.999)
 
 
 def test_who_changes_is_found_in_the_scenario():

@@ -189,7 +189,7 @@ def test_tc_changes_in_place_whatever_was_there() -> None:
         "burst 3028 cburst 3028 quantum 1514",
         "tc class change dev eth1 parent 1:1001 classid 1:1 htb rate 1000bit ceil 4000000bit "
         "burst 3028 cburst 3028 quantum 1514",
-        "tc qdisc change dev eth1 parent 1:1 handle 11: netem limit 1004 delay 10000us",
+        "tc qdisc change dev eth1 parent 1:1 handle 11: netem limit 1002 delay 10000us",
         "tc filter replace dev eth1 parent 1: protocol ip prio 1 handle 800::1 u32 match ip dst 198.19.0.2/32 "
         "flowid 1:2000",
     ]

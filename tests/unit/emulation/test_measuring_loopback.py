@@ -12,16 +12,17 @@ import msgspec
 import pytest
 
 from e2c_dl.emulation.measuring import stream
-from e2c_dl.emulation.measuring.datagrams import Arrival, Packet, PacketKind
+from e2c_dl.emulation.measuring.datagrams import OVERHEAD_BYTES, Arrival, Packet, PacketKind
 from e2c_dl.emulation.measuring.main import main
 from e2c_dl.emulation.measuring.measured import Measured, RateFrom
 from e2c_dl.emulation.measuring.packet_train import TrainResult
 from e2c_dl.emulation.measuring.prober import Prober, Sent
-from e2c_dl.emulation.measuring.quick import frame_rate, measure_link
+from e2c_dl.emulation.measuring.quick import frame_rate, measure_link, overload
 from e2c_dl.emulation.measuring.responder import Responder
 from e2c_dl.emulation.measuring.thorough import measure_thoroughly, share
 from e2c_dl.errors import EmulationError
 from e2c_dl.topology import Link
+from e2c_dl.units import FULL_FRAME_BYTES
 
 
 def test_an_unshaped_link_measures_as_a_floor_and_strangers_are_passed_over() -> None:
@@ -149,3 +150,63 @@ def test_where_there_is_no_way_to_a_peer_the_prober_says_so_and_a_responder_goes
         measure_link(src_address="127.0.0.1", dst_address=NO_HOST[0], port=NO_HOST[1], there=Link(), back=Link())
     with Responder("127.0.0.1", 0) as responder:
         responder._answer(Arrival(Packet(PacketKind.PING, 1, 1, 0).encode(), 0, NO_HOST, 0))
+
+
+def test_a_link_that_loses_pings_has_a_share_all_the_same() -> None:
+    class Losing(Responder):
+        """What it hears first of a ping is lost, and so is every second answer to one."""
+
+        heard = 0
+
+        def _answer(self, arrival: Arrival) -> None:
+            packet = Packet.decode(arrival.datagram)
+            if packet is not None and packet.kind is PacketKind.PING:
+                self.heard += 1
+                if self.heard % 2:
+                    return
+            super()._answer(arrival)
+
+    with Losing("127.0.0.1", 0) as responder:
+        where = {"src_address": "127.0.0.1", "dst_address": "127.0.0.1", "port": responder.port}
+        assert share(**where, offered_bps=2e6, begin_s=0.0, seconds=0.2).rate_bps > 0  # type: ignore[arg-type]
+
+
+def test_tcp_is_asked_for_no_larger_window_than_it_has() -> None:
+    with Responder("127.0.0.1", 0) as responder:
+        for asked in (3 << 30, 5 << 30):  # what 100 Gbit/s need over 0.12 s, and over 0.2 s
+            seen = stream.send("127.0.0.1", ("127.0.0.1", responder.port), head_s=0, window_s=0.1, clamp_bytes=asked)
+            assert seen.rate_bps > 0
+
+
+class Slow(Responder):
+    """Behind a link of ``rate_bps`` that lets ``at_once_bytes`` pass before it holds to that."""
+
+    free_ns, rate_bps, at_once_bytes = 0.0, 1e5, 0
+
+    def _answer(self, arrival: Arrival) -> None:
+        packet = Packet.decode(arrival.datagram)
+        if packet is not None and packet.kind in (PacketKind.DATA, PacketKind.PONG):
+            self.free_ns = (
+                max(self.free_ns, arrival.at_ns) + (len(arrival.datagram) + OVERHEAD_BYTES) * 8e9 / self.rate_bps
+            )
+            late_ns = self.free_ns - self.at_once_bytes * 8e9 / self.rate_bps
+            arrival = arrival._replace(at_ns=max(arrival.at_ns, round(late_ns)))
+        super()._answer(arrival)
+
+
+@pytest.mark.parametrize("at_once_bytes", [2 * FULL_FRAME_BYTES, 0])  # HTB's, the relay's
+@pytest.mark.parametrize("rate_bps", [1e5, 0.7e5])  # what was asked for, and less
+def test_what_a_slow_link_lets_pass_at_once_is_not_taken_for_its_rate(
+    monkeypatch: pytest.MonkeyPatch, at_once_bytes: int, rate_bps: float
+) -> None:
+    monkeypatch.setattr(Slow, "at_once_bytes", at_once_bytes)
+    monkeypatch.setattr(Slow, "rate_bps", rate_bps)
+    with Slow("127.0.0.1", 0) as responder:
+        where = {"src_address": "127.0.0.1", "dst_address": "127.0.0.1", "port": responder.port}
+        seen = measure_link(**where, there=Link(rate_bps=1e5), back=Link())  # type: ignore[arg-type]
+    assert seen.rate_bps == pytest.approx(rate_bps, rel=0.03) and not seen.rate_is_floor
+
+
+def test_the_slowest_link_is_measured_by_enough_frames() -> None:
+    frame_bytes, pace_bps, frames = overload(Link(rate_bps=1e3), 3e8, 0.7)
+    assert (frame_bytes, pace_bps, frames) == (200, 1200, 12)

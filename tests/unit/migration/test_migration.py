@@ -200,6 +200,7 @@ layers:
 PLAYS = """\
 - hosts: cloud.Server.*, edge.*
   prepare: []
+- hosts: cloud.server.*:edge.client.*:!edge.client.1.3
 - hosts: "edge.client.1.2"
   depends_on: {service_selector: 'cloud.server.*', grouping: round_robin, prefix: server}
   launch:
@@ -211,7 +212,10 @@ def test_services_have_the_names_that_were_asked_for_wherever_they_are_named(tmp
     old = tmp_path / "old"
     old.mkdir()
     (old / "layers_services.yaml").write_text(SERVER)
-    (old / "network.yaml").write_text("networks:\n- {src: cloud, dst: 'edge.client.*', delay: 1ms, rate: 1gbit}\n")
+    rules = (
+        "- {src: all, dst: all, delay: 2ms, rate: 1gbit}\n- {src: cloud, dst: 'edge.client.*', delay: 1ms, rate: 1gbit}"
+    )
+    (old / "network.yaml").write_text(f"networks:\n{rules}\n")
     (old / "workflow.yaml").write_text(PLAYS)
     asked = Asked(services={"Server": "FLServer", "Client": "FLClient"})
     said = migrate(old, tmp_path / "new", asked)
@@ -220,7 +224,9 @@ def test_services_have_the_names_that_were_asked_for_wherever_they_are_named(tmp
     texts = {path.name: path.read_text() for path in (tmp_path / "new").iterdir()}
     assert "name: FLClient  # one per sensor" in texts["layers_services.yaml"]
     assert "{src: cloud.*, dst: 'edge.flclient.*', " in texts["network.yaml"]
+    assert "{src: all, dst: all, " in texts["network.yaml"]  # every host, and no layer of that name
     assert "- hosts: cloud.flserver.*, edge.*\n" in texts["workflow.yaml"]
+    assert "- hosts: cloud.flserver.*:edge.flclient.*:!edge.flclient.1.3\n" in texts["workflow.yaml"]
     assert '- hosts: "edge.flclient.1.2"\n' in texts["workflow.yaml"] and "{{ server.url }}" in texts["workflow.yaml"]
     assert "service_selector: 'cloud.flserver.*'" in texts["workflow.yaml"]
     assert [each.what for each in said if each.kind is Kind.GUESSED] == ["src: cloud became cloud.*"]

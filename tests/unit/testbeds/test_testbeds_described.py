@@ -11,6 +11,7 @@ from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.scenario.thermal import Thermal
 from e2c_dl.testbeds import described, shaping
 from e2c_dl.testbeds.machines.run import compute_plan
+from e2c_dl.testbeds.machines.testbed import quota_missed
 from e2c_dl.topology import Bottleneck, BurstLoss, Link
 
 PAIR = ("edge-1", "cloud-1")
@@ -84,6 +85,16 @@ def test_machines_that_are_there_are_paced_only_if_something_is_asked(scenario):
     told = compute_plan(slowed)
     assert told.method is compute.Method.SLEEP
     assert told.speed["edge-1"] == pytest.approx(0.25) and told.speed["edge-2"] == pytest.approx(1.0)
+
+
+def test_a_program_of_ones_own_is_not_slowed_on_other_machines_and_that_is_said(scenario):
+    own = replace(scenario, trained=None)
+    assert quota_missed(own) == ()
+    slowed = replace(own, compute=replace(own.compute, factors={"edge-1": 4.0}))
+    for told in (compute_plan(slowed), compute_plan(slowed, shared_cores=4.0)):
+        assert dict(told.cores) == dict(told.speed) == {} and "no CPU quota is in force" in told.why
+    (sentence,) = quota_missed(slowed)
+    assert sentence.startswith("compute: no host is slowed")
 
 
 def test_what_several_hosts_say_alike_is_said_once():

@@ -145,6 +145,15 @@ def test_why_there_is_no_container_is_said(tmp_path: Path, answers: str, dockerd
         start(Container(name="c", image="i"), str(docker), str(daemon) if dockerd else None, "r", str(tmp_path), {})
 
 
+def test_a_container_that_an_earlier_deployment_left_makes_room(tmp_path: Path) -> None:
+    docker, there = tmp_path / "client", tmp_path / "there"
+    docker.write_text(f"#!/bin/sh\ncase $1 in run) mkdir {there};; rm) rmdir {there};; esac\n")
+    docker.chmod(0o755)
+    for _ in range(2):  # under plain E2Clab its name is the same each time
+        start(Container(name="c", image="i"), str(docker), None, "", str(tmp_path), {})
+    assert there.is_dir()
+
+
 def test_a_place_with_a_container_is_read_as_it_was_written() -> None:
     whole = place(container=Container(name="c", image=None, volumes=("/a:/a",)))
     assert place_of(json.loads(json.dumps(recorded(whole)))) == whole

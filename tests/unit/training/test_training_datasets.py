@@ -253,3 +253,13 @@ def test_what_is_wrong_with_a_data_set_is_told(name: str, why: str) -> None:
 def test_a_folder_nobody_reads_is_refused(tmp_path: Path) -> None:
     with pytest.raises(E2cDlError, match="dataset digits is read from no folder; remove data_dir"):
         load("digits", tmp_path)
+
+
+def test_images_too_few_to_keep_one_for_testing_are_refused_before_training(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "1.png")
+    with pytest.raises(TrainingError, match="holds 2 images, a fifth of them for testing"):
+        load("images:8", tmp_path)
+    Image.new("RGB", (8, 8)).save(tmp_path / "cat" / "2.png")
+    assert len(load("images:8", tmp_path).test_labels) == 1

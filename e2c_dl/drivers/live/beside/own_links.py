@@ -43,12 +43,14 @@ async def put_in_force(
         return assignment, None
     can, why = await asyncio.to_thread(able, own.data_device)
     backend = Backend.least(Backend(each) for each in await control.gather("backends", can.value))
-    members = tuple(structs.replace(member, backend=backend) for member in assignment.members)
-    assignment = replace(assignment, members=members)
-    failure = ""
+    members = [structs.replace(member, backend=backend) for member in assignment.members]
+    assignment, failure = replace(assignment, members=tuple(members)), ""
     if backend is not Backend.NONE:
         resources.callback(_cleared, own.data_device or "")
         failure = await asyncio.to_thread(_applied, assignment)
+    if failure:  # nothing stands here that an agent could change
+        members[assignment.rank] = structs.replace(assignment.own, backend=Backend.NONE)
+        assignment = replace(assignment, members=tuple(members))
     await control.barrier("links in force")
     return assignment, Deployed(
         address=own.node or own.address, data_address=own.data_address, data_device=own.data_device,
