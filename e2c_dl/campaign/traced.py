@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from e2c_dl.archive import layout
-from e2c_dl.archive.read import open_archive
+from e2c_dl.archive.read import host_records, open_archive
 from e2c_dl.archive.redact import redact
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.write import Archive
@@ -32,6 +33,7 @@ from e2c_dl.report.verdict import verdict_of
 from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import load
 from e2c_dl.testbeds import described
+from e2c_dl.trace.model import MOST_NS
 from e2c_dl.trace.places import recorded
 from e2c_dl.tracing.left import Told, keep_written, told
 
@@ -66,7 +68,7 @@ def collected(
         load(scenario)
     if [folder.resolve() for folder in folders] != [target.resolve()]:
         _copied(folders, target)
-    started = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
+    started, ended = _times(target, found)
     problems: list[str] = []
 
     def first() -> None:
@@ -79,12 +81,23 @@ def collected(
             archive.limited(sentence)
             say(sentence)
         redacted = told(target)
-        _recorded(archive, {name: redacted[name] for name in found}, scenario, ran or Ran())
+        _recorded(archive, {name: redacted[name] for name in found}, scenario, ran or Ran(), ended)
         _reported(archive)
         archive.seal()
     finally:
         archive.let_go()
     return target
+
+
+def _times(target: Path, hosts: Iterable[str]) -> tuple[str, str]:
+    """When the first of ``hosts`` was first looked at and the last one last, by their times of day; now, if none says."""
+    facts = (host_records(target, host).facts() for host in hosts)
+    told_ns = (unix_ns for each in facts if each is not None for _, unix_ns in each.wall_clock)
+    seen_ns = [unix_ns for unix_ns in told_ns if abs(unix_ns) <= MOST_NS]
+    now_ns = time.time_ns()
+    ends_ns = min(seen_ns, default=now_ns), max(seen_ns, default=now_ns)
+    first, last = (datetime.fromtimestamp(ns / 1e9, timezone.utc).astimezone() for ns in ends_ns)
+    return first.isoformat(timespec="seconds"), last.isoformat(timespec="seconds")
 
 
 def missing(found: Mapping[str, Told]) -> tuple[int, ...]:
@@ -123,7 +136,7 @@ def _copied(folders: Iterable[Path], target: Path) -> None:
             shutil.copytree(folder / layout.ATTEMPTS, target / layout.ATTEMPTS, dirs_exist_ok=True)
 
 
-def _recorded(archive: Archive, found: Mapping[str, Told], scenario: Path | None, ran: Ran) -> None:
+def _recorded(archive: Archive, found: Mapping[str, Told], scenario: Path | None, ran: Ran, ended: str) -> None:
     name = ""
     if scenario is not None:
         copies.overridden(scenario, archive.path / layout.SCENARIO)
@@ -137,7 +150,6 @@ def _recorded(archive: Archive, found: Mapping[str, Told], scenario: Path | None
         archive.limited(NO_DESIGN)
     happened = [f"the command exited with {ran.exit_code}"] if ran.exit_code else []
     happened += noted(archive, found)
-    ended = datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
     archive.end(Outcome.FAILED if happened else Outcome.FINISHED, ended, *happened)
 
 

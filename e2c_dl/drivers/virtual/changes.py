@@ -42,6 +42,7 @@ class RunChanges:
         self._faults = tuple(enumerate(scenario.injected.faults))
         self._hosts = [host.name for host in scenario.topology.ranks]
         self._rank = {name: rank for rank, name in enumerate(self._hosts)}
+        self._own = [own_faults(scenario, host) for host in self._hosts]  # by rank: asked in every iteration
         self._begun = BegunFaults()  # one for all hosts: all see the same moment
         self._speeds: dict[str, ChangingSpeed] = {}
         self._archive = archive
@@ -87,7 +88,7 @@ class RunChanges:
 
     def on_iteration(self, rank: int, iteration: int, now_ns: int) -> Onset | None:
         now_s, onset = now_ns / 1e9, None
-        for numbered in own_faults(self._scenario, self._hosts[rank]):
+        for numbered in self._own[rank]:
             if self._begun.begin([numbered], iteration, now_s):  # one by one: each is told and logged by itself
                 onset = self._begins(onset or Onset(), self._hosts[rank], numbered[1], now_s)
         return onset

@@ -7,16 +7,20 @@ import os
 import subprocess
 import sys
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.script_traces import kept_as
 from e2c_dl.campaign.traced import collected
 from e2c_dl.tracing.left import keep_written
 from e2c_dl.tracing.rendezvous import boot
+
+Pairs = tuple[tuple[int, int], ...]
 
 
 @pytest.fixture
@@ -146,6 +150,16 @@ def test_collecting_what_three_lines_left_brings_the_scripts_own_traces(made: Pa
     said = archive.run.limitations
     assert f"{made}/gone.json: is not in the archive: No such file or directory" in said
     assert "a graph is compiled" in said
+
+
+@pytest.mark.parametrize("damaged", [(), ((0, 1 << 63),)])
+def test_a_run_was_when_its_ranks_saw_it_and_not_when_it_is_collected(made: Path, damaged: Pairs) -> None:
+    own = left(made)
+    begun, over = (datetime(2026, 1, 2, hour, tzinfo=timezone.utc) for hour in (3, 4))
+    pairs = tuple((number, int(at.timestamp()) * 10**9) for number, at in enumerate((begun, over)))
+    HostRecords(own).amend_facts(wall_clock=(*damaged, *pairs))
+    run = open_archive(collected([own.parents[1]], made.parent / "archive")).run
+    assert [datetime.fromisoformat(each) for each in (run.started, run.ended)] == [begun, over]
 
 
 def test_names_are_the_same_whenever_they_are_asked_for() -> None:
