@@ -90,7 +90,7 @@ def collected(
 
 
 def _times(target: Path, hosts: Iterable[str]) -> tuple[str, str]:
-    """When the first of ``hosts`` was first looked at and the last one last, by their times of day; now, if none says."""
+    """When the first of ``hosts`` was looked at first, and the last one last, by their times of day; else now."""
     facts = (host_records(target, host).facts() for host in hosts)
     told_ns = (unix_ns for each in facts if each is not None for _, unix_ns in each.wall_clock)
     seen_ns = [unix_ns for unix_ns in told_ns if abs(unix_ns) <= MOST_NS]
