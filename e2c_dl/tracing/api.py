@@ -74,14 +74,14 @@ def run(
     told = Settings.of(os.environ)
     tracer = attached.tracer(told or place)
     assert tracer is not None
+    if tracer.run_by is not None:
+        if tracer.run_by != get_ident():
+            raise InputError("trace.run: another thread of this process has a run; a process traces one at a time")
+        yield
+        return
     if told is None:
-        if tracer.session is not None:
-            if tracer.session.opener != get_ident():
-                raise InputError("trace.run: another thread of this process has a run; a process traces one at a time")
-            yield
-            return
         tracer.settings = place
-    session = tracer.sign()
+    session, tracer.run_by = tracer.sign(), get_ident()
     session.meet(own, size)
     tracer.opened(session)
     _watch_traces(tracer, session, own)
@@ -93,7 +93,7 @@ def run(
     else:
         session.end()
     finally:
-        tracer.session = None
+        tracer.session = tracer.run_by = None
 
 
 def _watch_traces(tracer: Tracer, session: Session, rank: int) -> None:
