@@ -163,6 +163,7 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
         if session is not None and self._counts and session.iteration == self._number:
             if kind is None:
                 session.end_iteration(session.clock())
+                _opened(session)
             session.outside(worked=kind is GeneratorExit)  # which comes when the loop is left, or much later
 
 
@@ -226,6 +227,13 @@ def _whole(number: SupportsIndex, what: str, least: int, most: int) -> int:
     if not least <= found <= most:
         raise InputError(f"trace.span: {what}={found} is not within {least} and {most}")
     return found
+
+
+def _opened(session: Session) -> None:
+    """It may have met with its first iteration: what this process begins is no rank then."""
+    tracer = attached.tracer()
+    if tracer is not None:
+        tracer.opened(session)
 
 
 def _session() -> Session | None:

@@ -46,10 +46,14 @@ def install(tracer: Tracer, patches: Patches) -> None:
     compilation = torch._guards.CompileContext.try_get
 
     def seen(original: Function) -> Function:
+        tells = original.__name__ == Module.train.__name__
+
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             # Dynamo itself asks, too: hooks of then would be in its guards, and every torch.save compile anew.
             if not outermost.compiling.looks() and compilation() is None:
                 outermost.watch(self)
+                if tells and isinstance(self, DistributedDataParallel):  # whose module a rank alone may evaluate
+                    outermost.watch(self.module)
             return original(self, *args, **kwargs)
 
         leave_uncompiled(method)

@@ -81,7 +81,10 @@ class Outermost:
         """Hook ``module``, if it is not yet."""
         import torch
 
-        watched = self._watched.get(module)
+        try:
+            watched = self._watched.get(module)
+        except TypeError:  # a dataclass, of which there is no hash
+            return
         if isinstance(module, torch.jit.ScriptModule) or (watched is not None and watched.hooked):
             return
         if watched is None:
