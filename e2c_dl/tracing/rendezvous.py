@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from e2c_dl.tracing.addresses import own_addresses, placed_at
 
 WITHIN_S = 10.0
+TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
 _LOOK_AGAIN_S, _RARELY_S = 0.002, 0.2  # at first, and at last: a launcher's server may have hundreds of ranks
 
 
@@ -42,7 +43,7 @@ class Exchange(Protocol):
 
 def attempt() -> int:
     """How often torchrun has begun this training anew; 0 where no torchrun says so."""
-    said = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    said = os.environ.get(TORCHRUN, "")
     return int(said) if said.isascii() and said.isdecimal() else 0
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,24 @@ def test_what_ranks_recorded_before_torchrun_began_them_anew_is_kept_and_told(
     both = collected([place], tmp_path_factory.mktemp("archives") / "both")
     assert (both / "attempts/0" / ranks.folder / "tracing.json").is_file()
     assert any("began all ranks anew once" in sentence for sentence in open_archive(both).run.limitations)
+
+
+def test_what_ranks_recorded_before_others_came_stands_aside_whatever_its_folder_was_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")  # that others come is no failure
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    alone = meet(own_peer(0, {}), 1, Alone())
+    several = replace(alone, world_size=2)
+    for ranks in (several, alone, several):
+        own = folder.make(tmp_path, ranks)
+        folder.tell(own, ranks, {"pid": ended.pid})
+        if not (tmp_path / "attempts").exists():
+            shutil.copytree(own, own.with_name("another"))
+    assert list((tmp_path / "hosts").iterdir()) == [own]
+    kept = {path.relative_to(tmp_path / "attempts").as_posix() for path in tmp_path.glob("attempts/*/*")}
+    assert kept == {f"0/{own.name}", "0/another", f"1/{own.name}"}
 
 
 def test_who_is_begun_anew_never_hears_of_the_ranks_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
