@@ -18,7 +18,7 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.traced import Ran, collected
 from e2c_dl.cli import trace
 from e2c_dl.errors import TrainingError
-from e2c_dl.tracing import folder
+from e2c_dl.tracing import folder, rendezvous
 from e2c_dl.tracing.rendezvous import Alone, StoreExchange, meet, own_peer
 
 
@@ -144,6 +144,19 @@ def test_who_is_begun_anew_never_hears_of_the_ranks_of_before(monkeypatch: pytes
     assert StoreExchange(store).get("rank") == b"of the first"
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert StoreExchange(store).get("rank") is None
+
+
+def test_an_agent_that_came_after_a_failure_has_not_counted_it_and_its_ranks_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = pytest.importorskip("torch").distributed.HashStore()
+    monkeypatch.setattr(rendezvous, "OTHERS_COUNT_S", 0.05)
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    found = []
+    for counted, rank in (("1", 0), ("0", 1), ("1", 0)):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", counted)
+        found.append(meet(own_peer(rank, {}), 2, StoreExchange(store), within_s=0.5).missing)
+    assert found == [(1,), (), ()]
 
 
 @pytest.mark.parametrize("attempt", ["1", "", "once"])
