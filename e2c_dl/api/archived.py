@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -111,8 +111,14 @@ class ArchivedRun:
         lines = ((name, line) for name in self.archive.hosts for line in self.archive.host(name).progress())
         return self._rows({"host": name, **msgspec.structs.asdict(line)} for name, line in lines)
 
-    def _rows(self, rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> DataFrame:
-        return self._made(pa.Table.from_pylist([dict(row) for row in rows]))
+    def _rows(self, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+        """A column for all that any of ``rows`` has; of what is None in one and has parts in another these alone."""
+        found = list(rows)
+        names = dict.fromkeys(name for row in found for name in row)  # from_pylist has those of the first row
+        columns = {name: [row.get(name) for row in found] for name in names}
+        whole = [name for name in names if not any(each.startswith(f"{name}_") for each in names)]
+        kept = [name for name, column in columns.items() if name in whole or any(each is not None for each in column)]
+        return self._made(pa.table({name: columns[name] for name in kept}))
 
     def _made(self, table: pa.Table) -> DataFrame:
         return maker(self.frames)(table)

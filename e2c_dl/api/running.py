@@ -10,6 +10,7 @@ from pathlib import Path
 
 from e2c_dl import errors
 from e2c_dl.api.archived import ArchivedRun, load
+from e2c_dl.api.frames import maker
 from e2c_dl.campaign import simulated
 from e2c_dl.cli.options import absolute
 from e2c_dl.cli.telling.console import open_console
@@ -31,6 +32,7 @@ def simulate(
 
     ``quiet`` False: its steps are told on standard error. Raises: E2cDlError, of the step that failed.
     """
+    maker(frames)  # now, not after hours
     request = simulated.SimulationRequest(
         scenario=Path(scenario).absolute(), archive=absolute(None if archive is None else Path(archive)),
         profile=absolute(None if profile is None else Path(profile)), shapes_only=shapes_only, seed=seed,
@@ -49,6 +51,7 @@ def deploy(
     ``said``: more about the testbed, such as ``inventory="hosts.yaml"``. Ctrl-C ends the run in order.
     Raises: E2cDlError: InputError, FidelityError or Interrupted by its exit code; its last line says why.
     """
+    maker(frames)
     argv = ["deploy", str(scenario), *([] if artifacts is None else [str(artifacts)]), "--on", on, "--json"]
     for name, value in {"archive": archive, "seed": seed, **said}.items():
         if value is not None:
@@ -59,9 +62,10 @@ def deploy(
         [sys.executable, "-c", _PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    while process.returncode is None:
+    while True:
         try:
             told, complained = process.communicate()
+            break
         except KeyboardInterrupt:  # the first has it end in order, later ones end what it then waits for
             process.send_signal(signal.SIGINT)
     if process.returncode:

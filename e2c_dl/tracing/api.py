@@ -74,14 +74,14 @@ def run(
     told = Settings.of(os.environ)
     tracer = attached.tracer(told or place)
     assert tracer is not None
+    if tracer.run_by is not None:
+        if tracer.run_by != get_ident():
+            raise InputError("trace.run: another thread of this process has a run; a process traces one at a time")
+        yield
+        return
     if told is None:
-        if tracer.session is not None:
-            if tracer.session.opener != get_ident():
-                raise InputError("trace.run: another thread of this process has a run; a process traces one at a time")
-            yield
-            return
         tracer.settings = place
-    session = tracer.sign()
+    session, tracer.run_by = tracer.sign(), get_ident()
     session.meet(own, size)
     tracer.opened(session)
     _watch_traces(tracer, session, own)
@@ -93,7 +93,7 @@ def run(
     else:
         session.end()
     finally:
-        tracer.session = None
+        tracer.session = tracer.run_by = None
 
 
 def _watch_traces(tracer: Tracer, session: Session, rank: int) -> None:
@@ -163,6 +163,7 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
         if session is not None and self._counts and session.iteration == self._number:
             if kind is None:
                 session.end_iteration(session.clock())
+                _opened(session)
             session.outside(worked=kind is GeneratorExit)  # which comes when the loop is left, or much later
 
 
@@ -226,6 +227,13 @@ def _whole(number: SupportsIndex, what: str, least: int, most: int) -> int:
     if not least <= found <= most:
         raise InputError(f"trace.span: {what}={found} is not within {least} and {most}")
     return found
+
+
+def _opened(session: Session) -> None:
+    """It may have met with its first iteration: what this process begins is no rank then."""
+    tracer = attached.tracer()
+    if tracer is not None:
+        tracer.opened(session)
 
 
 def _session() -> Session | None:

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from e2c_dl.memory import cpu_model
 from e2c_dl.trace.attaching import DIRECTORY
 from e2c_dl.trace.clocks.clock import write_alignment
 from e2c_dl.trace.model import ClockAlignment
-from e2c_dl.tracing.rendezvous import Ranks, attempt
+from e2c_dl.tracing.launch import wait_for
+from e2c_dl.tracing.rendezvous import TORCHRUN, Ranks, attempt
 from e2c_dl.tracing.settings import directory
 
 SPANS = layout.SPANS_RAW
@@ -34,10 +36,8 @@ LIBRARIES = ("torch", "horovod", "numpy", "lightning", "transformers", "accelera
 def make(archive: Path, ranks: Ranks) -> Path:
     """A new folder for this rank. Raises: TrainingError if it has been traced there."""
     path = archive / layout.HOSTS / ranks.folder
-    if path.is_dir() and (before := _attempt_of(path)) < attempt():  # torchrun began all ranks anew
-        kept = archive / layout.ATTEMPTS / str(before) / ranks.folder
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(kept)
+    if TORCHRUN in os.environ:
+        _put_aside(archive, ranks)
     for place in (path, path.with_name(f"{ranks.own.host}_{ranks.own.rank}")):
         try:
             place.mkdir(parents=True)
@@ -48,6 +48,25 @@ def make(archive: Path, ranks: Ranks) -> Path:
             return place
     remedy = "use another archive, or tell ranks apart by E2CDL_RANK and E2CDL_WORLD_SIZE"
     raise TrainingError(f"{place}: rank {ranks.own.rank} was traced there before; {remedy}")
+
+
+def _put_aside(archive: Path, ranks: Ranks) -> None:
+    """What ranks left here before torchrun began all anew, whatever folder each had, stands in attempts/.
+
+    It counts how often it did so after a failure, but not as others came, where ranks are more than before.
+    """
+    for path in sorted((archive / layout.HOSTS).glob("*")):
+        told, before = _told(path), _attempt_of(path)
+        failed, others = before < attempt(), told.get("world_size") != ranks.world_size
+        gone = told.get("boot") == ranks.own.boot and not wait_for((told.get("pid", 0),), 0.0)
+        if (failed and path.name == ranks.folder) or (told and gone and (failed or others)):
+            kept = next(
+                place for number in count(before)
+                if not (place := archive / layout.ATTEMPTS / str(number) / path.name).exists()
+            )  # fmt: skip
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another rank of now has done it
+                path.rename(kept)
 
 
 def _of_another(ranks: Ranks, path: Path) -> bool:

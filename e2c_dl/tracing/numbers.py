@@ -31,7 +31,7 @@ class Numbers:
         self.meanwhile: dict[int, None] = {}  # groups in which something was counted while it was under way, and since
         self._common: dict[int, int] | None = None  # ``seqs`` of the group of all ranks, while this one is in another
         self._apart: dict[int, int] = {}  # ... and of the others, while it is in that
-        self.opener = self.main = threading.get_ident()  # main: the thread that trains
+        self.main = threading.get_ident()  # the thread that trains
         self._threads: dict[int, int] = {}
 
     def task(self) -> int:

@@ -25,6 +25,8 @@ from typing import Any, Protocol
 from e2c_dl.tracing.addresses import own_addresses, placed_at
 
 WITHIN_S = 10.0
+TORCHRUN, MOST_ATTEMPTS = "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"
+OTHERS_COUNT_S = 2.0  # until who was not told of by this one's count may be by another's
 _LOOK_AGAIN_S, _RARELY_S = 0.002, 0.2  # at first, and at last: a launcher's server may have hundreds of ranks
 
 
@@ -42,7 +44,11 @@ class Exchange(Protocol):
 
 def attempt() -> int:
     """How often torchrun has begun this training anew; 0 where no torchrun says so."""
-    said = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return _counted(TORCHRUN)
+
+
+def _counted(name: str) -> int:
+    said = os.environ.get(name, "")
     return int(said) if said.isascii() and said.isdecimal() else 0
 
 
@@ -56,17 +62,25 @@ def local_rank() -> int | None:
 
 
 class StoreExchange:
-    """The store of torch.distributed."""
+    """The store of torch.distributed.
+
+    Each agent of torchrun's counts the failures that it has seen: one that came later has another count than others.
+    """
 
     def __init__(self, store: Any) -> None:
         self._store = store
+        self._begun_s = time.monotonic()
 
     def put(self, key: str, value: bytes) -> None:
         self._store.set(f"e2cdl/{attempt()}/{key}", value)
 
     def get(self, key: str) -> bytes | None:
-        name = f"e2cdl/{attempt()}/{key}"
-        return bytes(self._store.get(name)) if self._store.check([name]) else None
+        late = time.monotonic() - self._begun_s >= OTHERS_COUNT_S
+        for number in (attempt(), *(range(_counted(MOST_ATTEMPTS), -1, -1) if late else ())):
+            name = f"e2cdl/{number}/{key}"
+            if self._store.check([name]):
+                return bytes(self._store.get(name))
+        return None
 
 
 class Alone:

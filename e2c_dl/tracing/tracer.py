@@ -32,6 +32,7 @@ class Tracer:
         self._hooks = hooks
         self.session: Session | None = None
         self._installed: dict[Install, Patches] = {}
+        self.run_by: int | None = None  # the thread that is in a run which the script bounds itself
         self.steps = False  # an optimizer was made: its steps end iterations
         self._failure = ""
         self._ending: Ending | None = None
@@ -124,7 +125,7 @@ class Tracer:
             return
         self.session.abandon()
         if not self.session.opened:
-            self.session = None
+            self.session = self.run_by = None
 
 
 Install = Callable[[Tracer, Patches], None]

@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 EARLY = 0.5
 """Of its time to wait: how much earlier an errand may be done, with another one. Half: those that wait equally long are
@@ -19,6 +20,21 @@ done together from their second time on, whenever they began."""
 
 Errand = Callable[[], float | None]
 """Does something; says in how many seconds to do it again, None: not any more."""
+
+
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}  # of a thread itself
+
+
+@contextmanager
+def unsignalled() -> Iterator[None]:
+    """Threads that begin in it are given none of the signals that come to the process: whoever trains may wait for one,
+    or hold it back while a checkpoint is written, which the kernel believes if all threads do.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Errands:
@@ -41,7 +57,8 @@ class Errands:
             self._put(errand, wait_s)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="trace", daemon=True)
-                self._thread.start()
+                with unsignalled():
+                    self._thread.start()
         self._ring()
 
     def hurry(self, errand: Errand) -> None:

@@ -134,7 +134,8 @@ def _run_hidden() -> None:
 
 if os.environ.get("E2CDL_GPU") == "slot":
     _take_gpu()
-if os.environ.get("E2CDL_TRACE"):
+_rank = os.environ.get("E2CDL_RANK_PROCESS", "")
+if os.environ.get("E2CDL_TRACE") and _rank in ("", str(os.getpid())):  # what a rank begins is none
     sys.meta_path.insert(0, Watcher())
     _note_exits()
 _run_hidden()

@@ -16,7 +16,8 @@ then only that one of each bucket which came last. Spans are made of these times
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import current_thread, get_ident, main_thread
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -200,6 +201,18 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     patches.wrap(autograd, "backward", timed)
     patches.wrap(autograd, "grad", _asked(tracer))
+    _scripted(patches, {"aten::backward": autograd.backward, "aten::grad": autograd.grad})
+
+
+def _scripted(patches: Patches, operators: Mapping[str, Function]) -> None:
+    """TorchScript has ``operators`` for these: it knows functions by what they are, and not by their names."""
+    from torch.jit import _builtins
+
+    table: Any = _builtins._get_builtin_table
+    known: dict[int, str] = table()
+    for name, function in operators.items():
+        known[id(function)] = name
+        patches.on_undo(partial(known.pop, id(function), None))
 
 
 def _asked(tracer: Tracer) -> Callable[[Function], Function]:

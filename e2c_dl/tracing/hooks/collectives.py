@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.collectives import WORLD
@@ -246,13 +247,13 @@ def _of_all(rank: int, group: Any) -> int:
 
 
 def nbytes_of(value: Any) -> int:
-    """Bytes of a tensor, or of all in a list (of lists) of them; 0 of anything else."""
+    """Bytes of a tensor, or of all in a list (of lists) of them, or in a mapping; 0 of anything else."""
     if isinstance(value, (list, tuple)):
         return sum(map(nbytes_of, value))
     try:
         return int(value.numel()) * int(value.element_size())
     except (AttributeError, TypeError):
-        return 0
+        return nbytes_of(list(value.values())) if isinstance(value, Mapping) else 0
 
 
 def _enter(session: Session, task: int, seq: int, group: int) -> int:

@@ -46,10 +46,14 @@ def install(tracer: Tracer, patches: Patches) -> None:
     compilation = torch._guards.CompileContext.try_get
 
     def seen(original: Function) -> Function:
+        tells = original.__name__ == Module.train.__name__
+
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             # Dynamo itself asks, too: hooks of then would be in its guards, and every torch.save compile anew.
             if not outermost.compiling.looks() and compilation() is None:
                 outermost.watch(self)
+                if tells and isinstance(self, DistributedDataParallel):  # whose module a rank alone may evaluate
+                    outermost.watch(self.module)
             return original(self, *args, **kwargs)
 
         leave_uncompiled(method)
@@ -64,15 +68,21 @@ def install(tracer: Tracer, patches: Patches) -> None:
     patches.wrap(DistributedDataParallel, "__init__", _watching(outermost))
     for name in ("script", "trace"):
         patches.wrap(torch.jit, name, _unhooked(outermost))
+    for device in filter(None, (getattr(torch, name, None) for name in ("cuda", "xpu"))):
+        if hasattr(device, "make_graphed_callables"):  # refuses modules that have hooks
+            patches.wrap(device, "make_graphed_callables", _unhooked(outermost))
     # What a ScriptModule's own methods come to, too; and of what goes another way where no part has hooks.
     patches.wrap(torch.jit._recursive, "create_script_module", _unhooked(outermost))
-    patches.wrap(torch.nn.TransformerEncoderLayer, "forward", _fast(outermost))
+    encoder = torch.nn.TransformerEncoderLayer
+    own = encoder.forward
+    patches.wrap(encoder, "forward", _fast(outermost))
+    outermost.forwards[:] = [(encoder, own, encoder.forward)]
     outermost.again()
     patches.on_undo(outermost.end)
 
 
 def _unhooked(outermost: Outermost) -> Callable[[Function], Function]:
-    """Around what compiles modules, and looks at their hooks."""
+    """Around what compiles modules, and looks at their hooks, or at forwards that have others in their place."""
 
     def around(original: Function) -> Function:
         signature = inspect.signature(original)

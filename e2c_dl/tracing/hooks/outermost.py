@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from e2c_dl.trace.model import Phase
 from e2c_dl.tracing.hooks.calls import compiling_of, recomputed, under_way
+from e2c_dl.tracing.hooks.patches import Function
 
 if TYPE_CHECKING:
     from e2c_dl.tracing.tracer import Tracer
@@ -68,6 +69,7 @@ class Outermost:
         self.depth = 0
         self.inner: list[Watched] = []  # only ever called within others
         self._forgotten = 0  # how often, by who has not hooked them again
+        self.forwards: list[tuple[Any, Function, Function]] = []  # (class, its own, what stands in its place)
         self.grad_enabled = torch.is_grad_enabled
         self.compiling = compiling_of(tracer)
 
@@ -79,7 +81,10 @@ class Outermost:
         """Hook ``module``, if it is not yet."""
         import torch
 
-        watched = self._watched.get(module)
+        try:
+            watched = self._watched.get(module)
+        except TypeError:  # a dataclass, of which there is no hash
+            return
         if isinstance(module, torch.jit.ScriptModule) or (watched is not None and watched.hooked):
             return
         if watched is None:
@@ -92,11 +97,15 @@ class Outermost:
         """No module has hooks meanwhile; a call under way goes on, and ends if there are hooks again by then."""
         self._forgotten += 1
         self._forget()
+        for owner, own, placed in self.forwards:  # TorchScript reads them
+            _replace(owner, placed, own)
         try:
             yield
         finally:
             self._forgotten -= 1
             if not self._forgotten:
+                for owner, own, placed in self.forwards:
+                    _replace(owner, own, placed)
                 self.again()
 
     @contextmanager
@@ -140,6 +149,12 @@ class Outermost:
         for module, watched in self._all():
             if watched.outermost or watched.within < LOOKED_AT:
                 watched.hook(module, self)
+
+
+def _replace(owner: Any, old: Function, new: Function) -> None:
+    """The forward of ``owner``, unless somebody has put another one there."""
+    if owner.forward is old:
+        owner.forward = new
 
 
 class Hook:

@@ -33,6 +33,7 @@ from e2c_dl.trace.clocks.questions import Clock
 from e2c_dl.trace.clocks.time_of_day import PairsKept
 from e2c_dl.trace.clocks.timekeeping import timekeeping
 from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.trace.recording.errands import unsignalled
 from e2c_dl.tracing.addresses import training_addresses
 from e2c_dl.tracing.rendezvous import Peer, Ranks
 from e2c_dl.tracing.samplers.sampler import Recording, Sampler
@@ -89,7 +90,8 @@ class Clocks(Sampler):
         asked = reference if own.boot != reference.boot else None
         work = (asked, recording.folder)
         self._thread = threading.Thread(target=self._follow, args=work, name="clocks", daemon=True)
-        self._thread.start()
+        with unsignalled():
+            self._thread.start()
         if len(ranks.peers) == 1:  # iterations are under way, which it would slow down; others' begin later
             self._thread.join(_ALONE_WITHIN_S)
 
@@ -151,10 +153,11 @@ class Clocks(Sampler):
 
 def _server(clock: Clock) -> ClockServer:
     """One that answers on every address of this host. Raises: TrainingError."""
-    try:
-        return ClockServer("::", clock)  # both families, where there is IPv6
-    except TrainingError:
-        return ClockServer("0.0.0.0", clock)
+    with unsignalled():
+        try:
+            return ClockServer("::", clock)  # both families, where there is IPv6
+        except TrainingError:
+            return ClockServer("0.0.0.0", clock)
 
 
 def _last(reference: ReferenceClock) -> ClockAlignment:

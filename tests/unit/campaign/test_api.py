@@ -71,6 +71,17 @@ def test_links_and_progress_are_tables(run: e2c_dl.ArchivedRun) -> None:
     assert run.progress().num_rows == 6 * 60
 
 
+def test_of_links_of_which_some_were_measured_a_table_tells_what_was(run: e2c_dl.ArchivedRun, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(run.path, tmp_path / "run"))
+    first, *others = run.archive.links()
+    seen = {"rate_bps": 9e5, "loss": 0.0, "loss_interval": None}
+    rows = [first, *({**row, "measured": seen} for row in others)]
+    e2c_dl.load(copied).archive.write_links(rows)
+    links = e2c_dl.load(copied, frames="arrow").links()
+    assert links.column("measured_rate_bps").to_pylist() == [None, *29 * [9e5]]
+    assert "measured" not in links.schema.names and "measured_loss" in links.schema.names
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_tables_come_as_the_library_that_one_uses(run: e2c_dl.ArchivedRun, library: str) -> None:
     pytest.importorskip(library)
@@ -84,6 +95,9 @@ def test_what_is_wrong_is_said(run: e2c_dl.ArchivedRun, tmp_path: Path) -> None:
         e2c_dl.load(tmp_path)
     with pytest.raises(InputError, match="pandas, polars, arrow"):
         e2c_dl.load(run.path, frames="panda")
+    for begin in (e2c_dl.simulate, e2c_dl.deploy):
+        with pytest.raises(InputError, match="pandas, polars, arrow"):
+            begin(tmp_path / "nothing", frames="panda")
     with pytest.raises(InputError, match="not a folder"):
         e2c_dl.deploy(tmp_path / "nothing", archive=tmp_path / "archive")
     with pytest.raises(AttributeError):

@@ -38,6 +38,23 @@ class Net(torch.jit.ScriptModule):
 print(Net()(torch.ones(1, 2)).shape)
 """
 
+OF_TORCHSCRIPT = """
+import torch
+@torch.jit.script
+def slope(inputs: torch.Tensor):
+    torch.autograd.backward([inputs.sum()])
+    return torch.autograd.grad([inputs.pow(2).sum()], [inputs])[0]
+print(slope(torch.ones(2, requires_grad=True)))
+torch.manual_seed(0)
+encoder = torch.nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True)
+sizes = [each.numel() for each in encoder.linear1.parameters()]
+print(torch.jit.script(encoder)(torch.ones(1, 3, 8)).shape, sizes)
+try:
+    torch.cuda.make_graphed_callables(encoder.linear1, (torch.ones(1, 8),))
+except Exception as error:
+    print("hooks" in str(error))
+"""
+
 SAVED_MEANWHILE = """
 import io, threading, torch
 kept, over = [torch.nn.Linear(1, 1).eval() for _ in range(2000)], threading.Event()
@@ -81,7 +98,7 @@ for _ in range(10):
 
 
 @pytest.mark.parametrize(
-    "script", [FAST_PATH, SCRIPTED, pytest.param(SAVED_MEANWHILE, marks=pytest.mark.thorough), STORE]
+    "script", [FAST_PATH, SCRIPTED, OF_TORCHSCRIPT, pytest.param(SAVED_MEANWHILE, marks=pytest.mark.thorough), STORE]
 )
 def test_it_prints_what_it_prints_untraced(script: str, tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(script)  # TorchScript reads it

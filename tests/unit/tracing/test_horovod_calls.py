@@ -11,6 +11,7 @@ import pytest
 
 from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
+from e2c_dl.tracing.hooks.collectives import nbytes_of
 from e2c_dl.tracing.hooks.horovod_calls import Called
 from e2c_dl.tracing.hooks.patches import Patches
 from e2c_dl.tracing.hooks.with_horovod import ANEW, catch_up, go_on
@@ -142,3 +143,9 @@ def test_an_object_that_is_sent_is_handed_on_unseen_whatever_it_holds(script: Sc
     holding_itself.append(holding_itself)
     assert script.hvd.broadcast_object(holding_itself, root_rank=0) is holding_itself
     assert script.collectives == [(WORLD, 0, Collective.BROADCAST)]
+
+
+def test_bytes_of_a_state_are_those_of_its_tensors_as_of_named_parameters() -> None:
+    torch = pytest.importorskip("torch")
+    state = {"weight": torch.ones(2), "bias": torch.ones(3), "batches": 7}
+    assert nbytes_of(state) == nbytes_of(list(state.items())) == 4 * (2 + 3)

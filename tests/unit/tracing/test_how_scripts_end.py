@@ -94,3 +94,23 @@ def test_the_status_of_what_was_looked_up_before_training_is_known(status: int, 
     (outcome,) = archive.outcomes(archive.hosts).values()
     assert outcome is not None and outcome.cause is cause, outcome
     assert not any("exit status" in each for each in archive.trace().connections.limitations)
+
+
+HELD_BACK = """
+import os, signal, time, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+os.kill(os.getpid(), signal.SIGTERM)  # a scheduler's
+time.sleep(0.1)
+torch.save(model.state_dict(), os.devnull)
+print("saved whole before", signal.sigwait({signal.SIGTERM}).name)
+"""
+
+
+def test_a_signal_that_a_script_holds_back_comes_to_none_of_the_threads_that_watch_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = traced(tmp_path / "archive", sys.executable, "-c", HELD_BACK)
+    assert (done.returncode, done.stdout) == (0, "saved whole before SIGTERM\n"), done.stderr

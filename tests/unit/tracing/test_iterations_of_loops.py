@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from test_raising_scripts import attached
 
 from e2c_dl import tracing as trace
 from e2c_dl.errors import InputError
@@ -61,3 +62,22 @@ def test_an_iteration_that_raised_may_be_had_again(tmp_path: Path) -> None:
 def test_a_number_that_no_trace_holds_is_refused() -> None:
     with pytest.raises(InputError, match="number, from 0 to 1073741823"), trace.iteration(1 << 30):
         pass
+
+
+BEGINS = """
+import subprocess, sys, torch
+from e2c_dl import tracing as trace
+parameter = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for number in trace.iteration(range(3)):
+    parameter.sum().backward()
+    optimizer.step()
+looks = "import sys, torch; sys.exit(any('e2c_dl' in name for name in sys.modules))"
+assert subprocess.run([sys.executable, "-c", looks]).returncode == 0, "a child is watched"
+"""
+
+
+def test_what_a_rank_begins_is_none_where_the_rank_says_itself_where_its_iterations_end(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    ((spans, _),) = attached(tmp_path, "-c", BEGINS).values()
+    assert (spans["phase"] == Phase.ITERATION).sum() == 3

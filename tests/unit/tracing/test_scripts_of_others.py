@@ -105,6 +105,38 @@ def test_exceptions_pickles_and_memory_are_the_scripts_own(tmp_path: Path) -> No
     assert len(forwards) >= 3 + 4 + 3
 
 
+WITHIN = """
+import dataclasses, torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel as Parallel
+distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+parallel = Parallel(model)
+for epoch in range(3):
+    parallel.train()
+    for number in range(4):
+        parallel(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    parallel.eval()
+    with torch.no_grad():
+        model(torch.ones(2, 4))  # as a rank does that evaluates alone
+distributed.destroy_process_group()
+@dataclasses.dataclass
+class Unhashable(torch.nn.Module):
+    width: int
+    def __post_init__(self):
+        super().__init__()
+Unhashable(4).train().eval()
+"""
+
+
+def test_what_a_parallel_module_has_within_is_evaluated_once_that_was_told_to(tmp_path: Path) -> None:
+    ((spans, _),) = attached(tmp_path, "-c", WITHIN).values()
+    found = Counter(Phase(phase).name for phase in spans["phase"])
+    assert (found["FORWARD"], found["EVALUATE"]) == (12, 3)
+
+
 ALTERNATING = """
 import torch
 from torch import distributed

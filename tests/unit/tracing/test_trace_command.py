@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.traced import Ran, collected
 from e2c_dl.cli import trace
 from e2c_dl.errors import TrainingError
-from e2c_dl.tracing import folder
+from e2c_dl.tracing import folder, rendezvous
 from e2c_dl.tracing.rendezvous import Alone, StoreExchange, meet, own_peer
 
 
@@ -118,12 +120,43 @@ def test_what_ranks_recorded_before_torchrun_began_them_anew_is_kept_and_told(
     assert any("began all ranks anew once" in sentence for sentence in open_archive(both).run.limitations)
 
 
+def test_what_ranks_recorded_before_others_came_stands_aside_whatever_its_folder_was_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")  # that others come is no failure
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    alone = meet(own_peer(0, {}), 1, Alone())
+    several = replace(alone, world_size=2)
+    for ranks in (several, alone, several):
+        own = folder.make(tmp_path, ranks)
+        folder.tell(own, ranks, {"pid": ended.pid})
+        if not (tmp_path / "attempts").exists():
+            shutil.copytree(own, own.with_name("another"))
+    assert list((tmp_path / "hosts").iterdir()) == [own]
+    kept = {path.relative_to(tmp_path / "attempts").as_posix() for path in tmp_path.glob("attempts/*/*")}
+    assert kept == {f"0/{own.name}", "0/another", f"1/{own.name}"}
+
+
 def test_who_is_begun_anew_never_hears_of_the_ranks_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     store = pytest.importorskip("torch").distributed.HashStore()
     StoreExchange(store).put("rank", b"of the first")
     assert StoreExchange(store).get("rank") == b"of the first"
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert StoreExchange(store).get("rank") is None
+
+
+def test_an_agent_that_came_after_a_failure_has_not_counted_it_and_its_ranks_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = pytest.importorskip("torch").distributed.HashStore()
+    monkeypatch.setattr(rendezvous, "OTHERS_COUNT_S", 0.05)
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    found = []
+    for counted, rank in (("1", 0), ("0", 1), ("1", 0)):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", counted)
+        found.append(meet(own_peer(rank, {}), 2, StoreExchange(store), within_s=0.5).missing)
+    assert found == [(1,), (), ()]
 
 
 @pytest.mark.parametrize("attempt", ["1", "", "once"])

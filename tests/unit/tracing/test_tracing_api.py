@@ -294,3 +294,5 @@ def test_one_thread_trains_and_a_run_within_another_is_a_part_of_it(tmp_path: Pa
         assert (found["ITERATION"], found["FORWARD"], found["DATA"]) == (iterations, iterations, 0)
         (told,) = (tmp_path / name / "hosts").glob("*/tracing.json")
         assert ("other threads" in str(json.loads(told.read_text())["limitations"])) is said
+    ((spans, _),) = attached(tmp_path / "command", "-c", THREADS).values()
+    assert (spans["phase"] == Phase.ITERATION).sum() == 9, "nor does it end there where the command traces"
