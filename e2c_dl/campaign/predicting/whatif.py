@@ -157,9 +157,12 @@ def _without(
         return world, ()
     training, ranks = after.training, after.topology.ranks
     strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
-    added, unseen = run.designed_links(ranks, strategy().used_links([host.layer for host in ranks]))
+    before = {host.name: rank for rank, host in enumerate(run.scenario.topology.ranks)}
+    used = [(ranks[src].name, ranks[dst].name) for src, dst in strategy().used_links([host.layer for host in ranks])]
+    added, unseen = run.designed_links([(before[src], before[dst]) for src, dst in used])
     said = f"{', '.join(unseen)}: carried nothing in this run, so taken as designed."
-    return world.without(names, strategy, partial(allotted, training), added), (said,) if unseen else ()
+    other = world.with_unused(added, run.retraining.bottlenecks).without(names, strategy, partial(allotted, training))
+    return other, (said,) if unseen else ()
 
 
 def _about(world: MeasuredWorld) -> tuple[str, ...]:
