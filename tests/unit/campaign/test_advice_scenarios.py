@@ -63,6 +63,18 @@ def test_iterations_that_say_as_much_stay(tmp_path: Path) -> None:
     assert load(tmp_path / "best").training.ends.unit is Unit.ITERATIONS
 
 
+@pytest.mark.parametrize("server", [0, 1])
+def test_what_is_written_serves_where_it_was_tried_beside_a_host_that_does_not_train(
+    tmp_path: Path, server: int
+) -> None:
+    emulation = {"compute": {"method": "sleep", "cores": 0.1}, "what_if": {"without": ["edge-1"]}}
+    made = scenario(tmp_path / "s", emulation=emulation)
+    asked = AdviceRequest(where=made, objective=Objective.MAKESPAN, seeds=1)
+    winner = Candidate.of("parameterserver", {"server": server}, "fixed")
+    write_winner(asked, of_scenario(made, real=False), winner, tmp_path / "best")
+    assert load(tmp_path / "best").training.strategy_settings == {"server": server}
+
+
 def test_large_traces_of_bandwidth_go_along(tmp_path: Path) -> None:
     made = scenario(tmp_path / "s")
     (made / "traces").mkdir()
