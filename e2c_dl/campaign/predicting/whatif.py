@@ -94,12 +94,22 @@ def _of_whole(
     by_time = run.scenario.training.ends.unit is Unit.SECONDS
     if not (run.retraining.decides or is_near or without or by_time):  # replayed, it would have as many iterations
         prediction = _beside(_replayed(run.observed, change), prediction)
+        limitations += about_unknown(run.observed)
     if run.retraining.hears_verdicts:
         limitations += ("Simulated again, the training hears no verdicts: it goes round nothing.",)
     if by_time:
         counts = f"{other.iterations(there)} iterations of all ranks together instead of {world.iterations()}"
         limitations += (f"Time ends this training: in it, there are {counts}.",)
     return prediction, limitations + _about(world)
+
+
+def about_unknown(observed: Observed) -> tuple[str, ...]:
+    """That a replay says little, where most of the time went where the trace does not show."""
+    unknown = observed.replay.unexplained
+    if unknown <= MOST_UNKNOWN:
+        return ()
+    path = f"{percent(unknown)} of the run's longest path has no known cause in the trace"
+    return (f"{path}: the replay leaves that as it was, whatever a change would make of it.",)
 
 
 def _told(tell: Callable[[Doing], None], done: int) -> None:
