@@ -92,7 +92,7 @@ def _of_whole(
     held_up = _held_up(run.observed, changed.links)  # and so a replay scales what did
     is_near = (run.retraining.decided_anew or by_luck or held_up) and abs(world.error) <= CLOSE
     by_time = run.scenario.training.ends.unit is Unit.SECONDS
-    if not (run.retraining.decides or is_near or without or by_time):  # replayed, it would have as many iterations
+    if run.retraining.in_step and not (is_near or without or by_time):  # replayed, it would have as many iterations
         prediction = _beside(_replayed(run.observed, change), prediction)
         limitations += about_unknown(run.observed)
     if run.retraining.hears_verdicts:

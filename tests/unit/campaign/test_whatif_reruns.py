@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
 from e2c_dl.campaign.predicting.advice.ground import of_archive
 from e2c_dl.diagnosis.diagnose import read_report
+from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.load import load
@@ -128,6 +130,17 @@ def test_a_link_that_carried_nothing_passes_its_line_too(
     (shared,) = ground.bottlenecks
     assert {*shared.links} == pairs  # all that a strategy may use of it
     assert len({ground.links[pair].tcp for pair in shared.links}) == 1
+
+
+@pytest.mark.parametrize(("strategy", "method"), [("fastlinks", "replay"), ("adpsgd", "re-simulation")])
+def test_choices_by_rates_are_replayed_where_the_run_is_not_simulated_closely_as_its_report_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str, method: str
+) -> None:
+    archive, change = ran(tmp_path, strategy=strategy), ("--set", "link:edge-1->edge-2.rate=2x")
+    assert answered(archive, *change)["method"] == "re-simulation"
+    shutil.rmtree(tmp_path / "again")
+    monkeypatch.setattr(MeasuredWorld, "error", -0.3)
+    assert answered(archive, *change)["method"] == method
 
 
 def test_a_host_that_would_be_stopped_does_not_train(tmp_path: Path) -> None:
