@@ -22,8 +22,8 @@ from e2c_dl.trace.store import write_parquet
 SLOW = Ddp(extra_s={(2, Phase.DATA): 0.1}, slow_links={0: 0.5}, counts=False)
 
 
-def archived(ddp: Ddp, path: Path) -> Path:
-    for rank in simulate(ddp).ranks:
+def archived(ddp: Ddp, path: Path, called: str = "node-3") -> Path:
+    for rank in (replace(each, host=each.host.replace("node-3", called)) for each in simulate(ddp).ranks):
         own = path / "hosts" / rank.host
         own.mkdir(parents=True)
         facts = {"rank": rank.rank, "host": rank.host, "layer": rank.layer}
@@ -59,6 +59,14 @@ def test_where_most_of_the_time_has_no_known_cause_a_prediction_says_so(archive:
     mostly = archived(replace(SLOW, extra_s={}, slow_links={}, gap_s=0.05), tmp_path / "script")
     assert "No verdict" in said("report", mostly).out
     assert any(unknown in each for each in answered(mostly, *change)["limitations"])
+
+
+def test_what_hosts_are_called_changes_nothing_of_the_terminal(tmp_path: Path) -> None:
+    archive = archived(SLOW, tmp_path / "script", called="node\x1b]0;mine\x07")
+    told = said("whatif", archive, "--without", "node\x1b]0;mine\x07")
+    assert told.code == 0, told.err
+    assert {each for each in told.out if not each.isprintable()} == {"\n"}
+    assert "node\\x1b]0;mine\\x07: left out" in told.out
 
 
 def test_a_host_twice_as_fast_ends_sooner_and_a_link_of_half_its_rate_later(archive: Path) -> None:
