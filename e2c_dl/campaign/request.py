@@ -13,6 +13,7 @@ from e2c_dl.errors import FidelityError, InputError
 from e2c_dl.scenario.configurations import check_app_conf
 from e2c_dl.scenario.documents.document import read
 from e2c_dl.scenario.environment import environment_key
+from e2c_dl.scenario.folder.copies import check_seed
 from e2c_dl.scenario.load import LAYERS_SERVICES, load, local_problems
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.testbeds import catalogue
@@ -73,6 +74,7 @@ def checked(request: Request) -> tuple[Scenario, Testbed]:
     """
     testbed = catalogue.testbed(request.testbed, request.options)
     scenario = load(request.scenario)
+    check_seed(request.scenario, request.seed)
     archive = request.archive or Path.cwd() / scenario.name  # of both the default is made
     named = {"--archive": archive, "artifacts": request.artifacts, STATE_VARIABLE: state_base()}
     for what, place in named.items():

@@ -76,6 +76,7 @@ def check(simulation: Simulation) -> None:
     inputs.check(scenario, simulation.profile)
     if simulation.request.seed is not None and simulation.request.healthy:
         raise InputError("a seed places injected departures, and --healthy takes them out; ask for one of the two")
+    copies.check_seed(simulation.request.scenario, simulation.request.seed)
 
 
 def stage(simulation: Simulation) -> None:

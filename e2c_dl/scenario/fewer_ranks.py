@@ -8,11 +8,29 @@ from dataclasses import replace
 from e2c_dl import formatting, strategies
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.model import Scenario, Training
+from e2c_dl.scenario.services import TRAINER
 from e2c_dl.scenario.training import iterations_of
 from e2c_dl.strategies.base import Setting
 from e2c_dl.topology import Host
 
 LEAST = 2  # hosts that train
+
+
+def as_written(scenario: Scenario, strategy: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """``settings`` of ``strategy``, for the ranks of ``scenario``, as its files have them: ranks that settings name
+    count the hosts that do not train, too.
+    """
+    written = dict(settings)
+    if scenario.what_if.without:
+        trainers = [host for host in scenario.topology.hosts if host.service == TRAINER]
+        trainers.sort(key=lambda host: [int(number) for number in host.service_id.split("_")])
+        names = [host.name for host in trainers]
+        known = {**strategies.describe(strategy).settings, **settings}
+        for name in strategies.load(strategy)(**settings).rank_settings:
+            rank = known[name]
+            if isinstance(rank, int) and rank < len(scenario.topology.ranks):
+                written[name] = names.index(scenario.topology.ranks[rank].name)
+    return written
 
 
 def training_without(scenario: Scenario, names: Collection[str]) -> Scenario:

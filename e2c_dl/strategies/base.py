@@ -60,6 +60,9 @@ class Strategy(ABC):
     """Whether the samples of all ranks together become more as training goes on. ``__init__`` sets it where settings
     decide."""
 
+    skips_iterations: bool = False
+    """Whether ranks leave iterations out that count as done. ``__init__`` sets it where settings decide."""
+
     adapts_to_links: bool = False
     """Whether what is computed depends on rates of links that ranks have measured, though they keep in step: then it is
     not the same in every run. ``__init__`` sets it where settings decide."""

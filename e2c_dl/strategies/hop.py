@@ -75,6 +75,7 @@ class Hop(Strategy):
                 "strategy 'hop': without tokens (max_ig: 0) nothing bounds how far ranks get ahead of those that they "
                 "do not wait for, and none sees that it is behind; write backup_workers: 0 and max_jump: 0, or a max_ig"
             )
+        self.skips_iterations = bool(max_jump)
         self.asynchronous = bool(backup_workers or staleness)  # else all wait for the same models, however late
 
     @classmethod

@@ -21,7 +21,6 @@ from e2c_dl.scenario.model import Scenario
 from e2c_dl.scenario.what_if import Changed
 from e2c_dl.scenario.workflow import PROFILE
 from e2c_dl.strategies.base import Setting
-from e2c_dl.topology import Host
 from e2c_dl.worlds.virtual.links import RankPair
 from e2c_dl.worlds.virtual.profile import ComputeProfile
 
@@ -78,11 +77,9 @@ class MeasuredRun:
         """What ``--set`` and ``--without`` ask of it. Raises: InputError."""
         return asked(sets, without, self.scenario.topology.ranks, self.observed.measured_links.keys())
 
-    def designed_links(
-        self, ranks: Sequence[Host], used: Sequence[tuple[int, int]]
-    ) -> tuple[dict[RankPair, MeasuredLink], list[str]]:
-        """Those of the links ``used`` between ``ranks`` that carried nothing in this run, as designed; their names."""
-        added, names = {}, []
+    def designed_links(self, used: Sequence[RankPair]) -> tuple[dict[RankPair, MeasuredLink], list[str]]:
+        """Those of the links ``used`` that carried nothing in this run, as designed; their names."""
+        ranks, added, names = self.scenario.topology.ranks, {}, []
         for src, dst in used:
             pair = ranks[src].name, ranks[dst].name
             if pair not in self.observed.measured_links:

@@ -87,6 +87,12 @@ def _is_empty(path: Path) -> bool:
     return path.is_dir() and next(path.iterdir(), None) is None
 
 
+def _name(archive: ReadArchive) -> str:
+    """What its scenario is called, as that of a folder: an archive may say anything, such as a path."""
+    name = Path(archive.run.scenario).name
+    return "what-if" if name in ("", "..") or "\0" in name else name
+
+
 @contextmanager
 def _scenario(archive: ReadArchive, changed: Changed, settings: Mapping[str, Setting]) -> Iterator[Path]:
     """The changed scenario's folder, whose strategy has these ``settings``, too, for as long as the re-run needs it."""
@@ -94,6 +100,6 @@ def _scenario(archive: ReadArchive, changed: Changed, settings: Mapping[str, Set
     before = loaded.what_if  # of a re-run: what is asked comes on top
     env = {"strategy_settings": {**loaded.training.strategy_settings, **settings}} if settings else {}
     with tempfile.TemporaryDirectory(prefix="e2c-dl-") as made:
-        scenario = Path(made) / (archive.run.scenario or "what-if")
+        scenario = Path(made) / _name(archive)
         copies.changed(archive.scenario, scenario, before.then(changed), env)
         yield scenario

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.campaign.predicting.asked import asked
-from e2c_dl.campaign.predicting.whatif import Answer
+from e2c_dl.campaign.predicting.whatif import Answer, about_unknown
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -64,7 +64,7 @@ class ScriptRun:
         error = replay.half_error(iterations, warm_up(iterations))
         reach_s = error * predicted_s
         about = (each.sentence for each in about_scripts(self.observed))
-        limitations = (*about, *self.observed.trace.connections.limitations)
+        limitations = (*about, *about_unknown(self.observed), *self.observed.trace.connections.limitations)
         if math.isnan(error):
             limitations += ("The run is too short to tell how far it predicts itself: there is no interval.",)
         if changed.without:

@@ -92,14 +92,24 @@ def _of_whole(
     held_up = _held_up(run.observed, changed.links)  # and so a replay scales what did
     is_near = (run.retraining.decided_anew or by_luck or held_up) and abs(world.error) <= CLOSE
     by_time = run.scenario.training.ends.unit is Unit.SECONDS
-    if not (run.retraining.decides or is_near or without or by_time):  # replayed, it would have as many iterations
+    if run.retraining.in_step and not (is_near or without or by_time):  # replayed, it would have as many iterations
         prediction = _beside(_replayed(run.observed, change), prediction)
+        limitations += about_unknown(run.observed)
     if run.retraining.hears_verdicts:
         limitations += ("Simulated again, the training hears no verdicts: it goes round nothing.",)
     if by_time:
         counts = f"{other.iterations(there)} iterations of all ranks together instead of {world.iterations()}"
         limitations += (f"Time ends this training: in it, there are {counts}.",)
     return prediction, limitations + _about(world)
+
+
+def about_unknown(observed: Observed) -> tuple[str, ...]:
+    """That a replay says little, where most of the time went where the trace does not show."""
+    unknown = observed.replay.unexplained
+    if unknown <= MOST_UNKNOWN:
+        return ()
+    path = f"{percent(unknown)} of the run's longest path has no known cause in the trace"
+    return (f"{path}: the replay leaves that as it was, whatever a change would make of it.",)
 
 
 def _told(tell: Callable[[Doing], None], done: int) -> None:
@@ -157,9 +167,12 @@ def _without(
         return world, ()
     training, ranks = after.training, after.topology.ranks
     strategy = partial(strategies.load(training.strategy), **training.strategy_settings)
-    added, unseen = run.designed_links(ranks, strategy().used_links([host.layer for host in ranks]))
+    before = {host.name: rank for rank, host in enumerate(run.scenario.topology.ranks)}
+    used = [(ranks[src].name, ranks[dst].name) for src, dst in strategy().used_links([host.layer for host in ranks])]
+    added, unseen = run.designed_links([(before[src], before[dst]) for src, dst in used])
     said = f"{', '.join(unseen)}: carried nothing in this run, so taken as designed."
-    return world.without(names, strategy, partial(allotted, training), added), (said,) if unseen else ()
+    other = world.with_unused(added, run.retraining.bottlenecks).without(names, strategy, partial(allotted, training))
+    return other, (said,) if unseen else ()
 
 
 def _about(world: MeasuredWorld) -> tuple[str, ...]:

@@ -106,6 +106,8 @@ def _plain(found: Ranking) -> dict[str, object]:
 def _print(found: Ranking) -> None:
     from rich.console import Console
 
+    from e2c_dl.formatting import visible
+
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=140)
     console.print(_table(found))
     best, own = found.rows[0], found.own
@@ -121,10 +123,8 @@ def _print(found: Ranking) -> None:
         )
     elif own is not None and own.loss == math.inf:
         console.print("As it is, training diverges: there is no loss that all could come to.")
-    for said in found.limitations:
-        console.print(said, markup=False)
-    for candidate, problem in found.problems.items():
-        console.print(f"not tried: {candidate}: {problem}", markup=False)
+    for said in (*found.limitations, *(f"not tried: {each}: {problem}" for each, problem in found.problems.items())):
+        console.print(visible(said, breaks=""), markup=False)
 
 
 def _print_commands(written: Path) -> None:

@@ -83,7 +83,7 @@ def whatif(
         with stepping(console, *MEASURING):
             script = ScriptRun.of(read, known[0], known[2])
         answer = script.predict(script.asked(sets, without))
-        click.echo(json.dumps(_plain(answer, None), indent=1) if as_json else "\n".join(_lines(answer, None, None)))
+        _tell(answer, None, None, as_json)
         return
     if rerun:
         check(read, without, request)
@@ -96,9 +96,17 @@ def whatif(
     try:
         again = run_again(run, changed, request, console) if rerun else None
     finally:  # what was predicted is said, whatever becomes of the re-run
-        click.echo(
-            json.dumps(_plain(answer, again), indent=1) if as_json else "\n".join(_lines(answer, again, testbed))
-        )
+        _tell(answer, again, testbed, as_json)
+
+
+def _tell(answer: Answer, again: tuple[Path, float] | None, testbed: str | None, as_json: bool) -> None:
+    from e2c_dl.formatting import visible
+
+    if as_json:
+        click.echo(json.dumps(_plain(answer, again), indent=1))
+        return
+    for line in _lines(answer, again, testbed):
+        click.echo(visible(line, breaks=""))  # it names hosts of an archive, which may be a stranger's
 
 
 def _plain(answer: Answer, again: tuple[Path, float] | None) -> dict[str, Any]:

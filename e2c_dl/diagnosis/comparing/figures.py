@@ -13,9 +13,12 @@ from e2c_dl.diagnosis.model import ElementKind, Part, Report
 from e2c_dl.diagnosis.prefix import common_iterations
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.trace.collectives import of_library
-from e2c_dl.trace.model import Phase, State, Trace
+from e2c_dl.trace.model import Phase, RankTrace, Spans, State, Trace
 
 Floats = npt.NDArray[np.float64]
+
+MAIN = 0
+"""The task of a rank that trains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,11 @@ class Group:
 
 
 def iterations_of(trace: Trace) -> tuple[Floats, Floats]:
-    """(seconds, bytes) of each iteration that all ranks finished. Raises: AnalysisError, if there is none."""
+    """(seconds, bytes) of each iteration that all ranks finished. Raises: AnalysisError, if there is none.
+
+    What a rank's main task sends is of its iteration then, whatever its messages are numbered by; what others send, as
+    a server does, of the iteration that the message is for.
+    """
     count = common_iterations(trace)
     end_ns = np.zeros(count, dtype=np.int64)
     sent = np.full(count, np.nan if of_library(trace) else 0.0)
@@ -75,11 +82,21 @@ def iterations_of(trace: Trace) -> tuple[Floats, Floats]:
         ended = rank.spans[(rank.spans["phase"] == Phase.ITERATION) & (rank.spans["iteration"] < count)]
         np.maximum.at(end_ns, ended["iteration"], ended["end_ns"])
         sends = rank.spans[rank.spans["phase"] == Phase.SEND]
-        sends = sends[(sends["iteration"] >= 0) & (sends["iteration"] < count)]
-        np.add.at(sent, sends["iteration"], sends["nbytes"])
+        iterations = _iterations(rank, sends)
+        inside = (iterations >= 0) & (iterations < count)
+        np.add.at(sent, iterations[inside], sends["nbytes"][inside])
     end_ns = np.maximum.accumulate(end_ns)  # ranks at their own pace may end a later one first
     began_ns = min(training_ns(rank)[0] for rank in trace.ranks)
     return np.diff(end_ns, prepend=began_ns) / 1e9, sent
+
+
+def _iterations(rank: RankTrace, sends: Spans) -> npt.NDArray[np.int32]:
+    """The iteration that each of ``sends`` is of; -1: of none."""
+    own = np.sort(rank.of(Phase.ITERATION), order="start_ns", kind="stable")
+    place = np.searchsorted(own["start_ns"], sends["posted_ns"], side="right") - 1
+    within = (place >= 0) & (sends["posted_ns"] <= own["end_ns"][place])
+    by_time = np.where(within, own["iteration"][place], -1)
+    return np.asarray(np.where(sends["task"] == MAIN, by_time, sends["iteration"]))
 
 
 def run_s(trace: Trace) -> float:

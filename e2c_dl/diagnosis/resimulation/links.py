@@ -75,6 +75,11 @@ class MeasuredLink:
         """Whether segments are lost on it, by luck: where its rate has them in it, that is not known."""
         return self.burst is not None or bool(self.loss.values.any())
 
+    @property
+    def without_tcp(self) -> MeasuredLink:
+        """This link, of which nothing but rate, delay and jitter count: what loses nothing is an ideal link."""
+        return replace(self, tcp=None, loss=Piecewise.constant(0.0), burst=None)
+
     def served(self, scale: Piecewise) -> Piecewise:
         """``scale``, of messages by when they were sent, by when the link's rate is another."""
         return self._moved(scale, 0)

@@ -132,14 +132,25 @@ class MeasuredWorld(OneLuck):
         """Run time after each of ``changes``."""
         return [self.run_ns(change) for change in changes]
 
-    def without(
-        self, names: Collection[str], strategy: Callable[[], Strategy], allotment: Callable[[], Allotment],
-        added: Mapping[RankPair, MeasuredLink],
-    ) -> MeasuredWorld:  # fmt: skip
-        """This world without the hosts ``names``, whose ranks now run ``strategy`` until ``allotment`` is used up.
+    def with_unused(self, added: Mapping[RankPair, MeasuredLink], lines: Sequence[SharedRate]) -> MeasuredWorld:
+        """This world with those of ``added`` that it lacks, links that carried nothing, and may be used.
 
-        ``added``: links by their new ranks, for those that carried nothing, and may now be used.
+        ``lines``: its bottlenecks as designed, in their order: what is added passes them, too. On one that was measured
+        no link has a TCP, for its rate has that in it.
         """
+        links, bottlenecks = {**added, **self.links}, []
+        for own, designed in zip(self.bottlenecks, lines, strict=True):
+            new = [pair for pair in designed.links if pair in links and pair not in self.links]
+            if any(pair in self.links and self.links[pair].tcp is None for pair in own.links):
+                links |= {pair: links[pair].without_tcp for pair in new}
+            passing = {*own.links, *new} & links.keys()
+            bottlenecks.append(replace(own, links=tuple(pair for pair in designed.links if pair in passing)))
+        return replace(self, links=links, bottlenecks=tuple(bottlenecks))
+
+    def without(
+        self, names: Collection[str], strategy: Callable[[], Strategy], allotment: Callable[[], Allotment]
+    ) -> MeasuredWorld:
+        """This world without the hosts ``names``, whose ranks now run ``strategy`` until ``allotment`` is used up."""
         kept = [rank for rank, host in enumerate(self.hosts) if host.name not in names]
         new = {rank: number for number, rank in enumerate(kept)}
         links = {(new[src], new[dst]): link for (src, dst), link in self.links.items() if {src, dst} <= {*kept}}
@@ -149,7 +160,7 @@ class MeasuredWorld(OneLuck):
         ]
         first, *others = (self.hosts[rank] for rank in kept)  # the first rank evaluates
         return replace(
-            self, hosts=(first.evaluating_as(self.hosts[0]), *others), links={**added, **links}, strategy=strategy,
+            self, hosts=(first.evaluating_as(self.hosts[0]), *others), links=links, strategy=strategy,
             allotment=allotment, bottlenecks=tuple(each for each in shared if each.links), restored={},
         )  # fmt: skip
 

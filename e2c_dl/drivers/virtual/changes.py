@@ -82,7 +82,7 @@ class RunChanges:
             if fault.at_iteration is None:
                 continue
             found |= set(self._ranks(fault.links))
-            if fault.kind is FaultKind.PAUSE and fault.host is not None:
+            if fault.kind is FaultKind.PAUSE and fault.host in self._rank:  # one that does not train is left alone
                 found |= {(self._rank[fault.host], rank) for rank in range(len(self._hosts))}
         return frozenset(found)
 

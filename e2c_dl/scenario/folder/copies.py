@@ -101,6 +101,12 @@ def overridden(
     _copied(src, dst, texts if redactor is None else _hidden(src, texts, redactor))
 
 
+def check_seed(src: Path, seed: int | None) -> None:
+    """Does nothing. Raises: ScenarioError, if there is nothing in ``src`` that ``seed`` could place anew."""
+    if seed is not None:
+        _rewritten(src / EMULATION, seed)
+
+
 def parts(src: Path) -> tuple[Path, ...]:
     """The files that the scenario in ``src`` is made of, its profile among them, if it has one.
 

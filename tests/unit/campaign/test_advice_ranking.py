@@ -40,6 +40,14 @@ def test_a_strategy_that_goes_by_verdicts_is_said_to_hear_none() -> None:
     assert ranking(Objective.MAKESPAN, hearing, trials[:1]).limitations == ()
 
 
+def test_who_skips_iterations_is_said_to_train_on_less() -> None:
+    skipping = Candidate(strategy="hop", settings=(("max_jump", 10),))
+    trials = [tried("hop", 0, 3.0), Tried(candidate=skipping, seed=0, run_s=1.0, busy=(1.0, 0.0))]
+    assert ranking(Objective.MAKESPAN, skipping, trials).limitations == (
+        "hop, max_jump 10: iterations that it skips count as done: it trains on fewer samples than the others.",
+    )
+
+
 def test_the_loss_to_reach_is_what_the_own_strategy_has_after_three_quarters() -> None:
     own = tried("allreduce", 0, 4.0, (1.0, 3.0), (2.0, 2.5), (3.0, 2.0), (4.0, 1.8), (4.0, 1.7))
     fast = tried("adpsgd", 0, 2.0, (1.0, 2.4), (2.0, 1.8))

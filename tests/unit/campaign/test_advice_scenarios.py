@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from e2c_dl.campaign.predicting.advice.ground import of_archive, of_scenario
 from e2c_dl.campaign.predicting.advice.learning import ModelBeside
 from e2c_dl.campaign.predicting.advice.ranking import Objective
 from e2c_dl.campaign.predicting.advice.trial import tried
+from e2c_dl.campaign.predicting.advice.workers import in_processes
 from e2c_dl.scenario.budget import Budget, Unit
 from e2c_dl.scenario.load import load
 from e2c_dl.worlds.allotment import own_pace
@@ -61,6 +63,28 @@ def test_iterations_that_say_as_much_stay(tmp_path: Path) -> None:
     asked = AdviceRequest(where=made, objective=Objective.MAKESPAN, seeds=1)
     write_winner(asked, of_scenario(made, real=False), Candidate(strategy="localsgd"), tmp_path / "best")
     assert load(tmp_path / "best").training.ends.unit is Unit.ITERATIONS
+
+
+@pytest.mark.parametrize("server", [0, 1])
+def test_what_is_written_serves_where_it_was_tried_beside_a_host_that_does_not_train(
+    tmp_path: Path, server: int
+) -> None:
+    emulation = {"compute": {"method": "sleep", "cores": 0.1}, "what_if": {"without": ["edge-1"]}}
+    made = scenario(tmp_path / "s", emulation=emulation)
+    asked = AdviceRequest(where=made, objective=Objective.MAKESPAN, seeds=1)
+    winner = Candidate.of("parameterserver", {"server": server}, "fixed")
+    write_winner(asked, of_scenario(made, real=False), winner, tmp_path / "best")
+    assert load(tmp_path / "best").training.strategy_settings == {"server": server}
+
+
+def is_deaf(_ground: None, _trial: int) -> bool:
+    """Whether Ctrl-C was kept from this process as it was started."""
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_processes_do_not_hear_of_ctrl_c_even_while_they_begin() -> None:
+    assert [*in_processes(is_deaf, None, [(0,), (1,)], 2)] == [True, True]
+    assert not is_deaf(None, 0)
 
 
 def test_large_traces_of_bandwidth_go_along(tmp_path: Path) -> None:

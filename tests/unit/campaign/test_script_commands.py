@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import said
@@ -20,8 +22,8 @@ from e2c_dl.trace.store import write_parquet
 SLOW = Ddp(extra_s={(2, Phase.DATA): 0.1}, slow_links={0: 0.5}, counts=False)
 
 
-def archived(ddp: Ddp, path: Path) -> Path:
-    for rank in simulate(ddp).ranks:
+def archived(ddp: Ddp, path: Path, called: str = "node-3") -> Path:
+    for rank in (replace(each, host=each.host.replace("node-3", called)) for each in simulate(ddp).ranks):
         own = path / "hosts" / rank.host
         own.mkdir(parents=True)
         facts = {"rank": rank.rank, "host": rank.host, "layer": rank.layer}
@@ -38,7 +40,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return archived(SLOW, tmp_path_factory.mktemp("runs") / "script")
 
 
-def answered(path: Path, *argv: str) -> dict[str, object]:
+def answered(path: Path, *argv: str) -> dict[str, Any]:
     told = said("whatif", path, *argv, "--json")
     assert told.code == 0, told.err
     return dict(json.loads(told.out))
@@ -49,6 +51,22 @@ def test_the_report_names_the_loader(archive: Path) -> None:
     assert told.code == 0, told.err
     assert "host node-3 loads data" in told.out
     assert (archive / "report.html").exists()
+
+
+def test_where_most_of_the_time_has_no_known_cause_a_prediction_says_so(archive: Path, tmp_path: Path) -> None:
+    change, unknown = ["--set", "host:node-3.speed=2x"], " of the run's longest path has no known cause in the trace: "
+    assert not any(unknown in each for each in answered(archive, *change)["limitations"])
+    mostly = archived(replace(SLOW, extra_s={}, slow_links={}, gap_s=0.05), tmp_path / "script")
+    assert "No verdict" in said("report", mostly).out
+    assert any(unknown in each for each in answered(mostly, *change)["limitations"])
+
+
+def test_what_hosts_are_called_changes_nothing_of_the_terminal(tmp_path: Path) -> None:
+    archive = archived(SLOW, tmp_path / "script", called="node\x1b]0;mine\x07")
+    told = said("whatif", archive, "--without", "node\x1b]0;mine\x07")
+    assert told.code == 0, told.err
+    assert {each for each in told.out if not each.isprintable()} == {"\n"}
+    assert "node\\x1b]0;mine\\x07: left out" in told.out
 
 
 def test_a_host_twice_as_fast_ends_sooner_and_a_link_of_half_its_rate_later(archive: Path) -> None:

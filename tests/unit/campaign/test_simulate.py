@@ -21,6 +21,7 @@ from e2c_dl.archive.records import Progress
 from e2c_dl.archive.run import Outcome
 from e2c_dl.archive.verify import verify
 from e2c_dl.campaign.predicting.measured import MeasuredRun
+from e2c_dl.campaign.request import Request, checked
 from e2c_dl.campaign.simulated import SimulationRequest, run
 from e2c_dl.cli.main import cli
 from e2c_dl.diagnosis import diagnose
@@ -229,6 +230,15 @@ def test_a_profile_that_does_not_fit_is_refused_before_anything_is_written(
     with pytest.raises(InputError, match=said):
         run(SimulationRequest(scenario=folder, archive=tmp_path / "a", shapes_only=True), Quiet())
     assert not (tmp_path / "a").exists()
+
+
+def test_a_seed_that_places_nothing_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    folder, nothing = scenario(tmp_path / "s"), "injected: is missing, so a seed has nothing to place"
+    with pytest.raises(InputError, match=nothing):
+        run(SimulationRequest(scenario=folder, archive=tmp_path / "a", shapes_only=True, seed=1), Quiet())
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(InputError, match=nothing):
+        checked(Request(scenario=folder, artifacts=None, testbed="local", seed=1))
 
 
 def test_without_a_profile_the_command_says_how_to_get_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from commands import said
 from simulated_scenario import PARAMETERS, scenario, simulated
 
 from e2c_dl import strategies
+from e2c_dl.archive import layout
 from e2c_dl.archive.read import open_archive
+from e2c_dl.campaign.predicting.advice.ground import of_archive
 from e2c_dl.diagnosis.diagnose import read_report
+from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.fewer_ranks import training_without
 from e2c_dl.scenario.load import load
@@ -105,6 +109,53 @@ def test_a_link_that_is_slower_than_its_share_of_a_line_is_known_by_what_it_carr
     found = answered(path, "--set", "link:edge-1->cloud-1.rate=10x")
     assert found["rerun"]["error"] == pytest.approx(0.0, abs=0.03)
     assert culprit.saved_s == pytest.approx(found["measured_s"] - found["rerun"]["run_s"], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("injected", "to", "pairs", "training"),
+    [
+        ({}, "*.*", {(0, 1), (0, 2), (1, 0), (1, 2)}, SERVER),
+        ({"links": [{"src": "edge-2", "dst": "cloud-1", "rate_factor": 0.1}]}, "cloud.*", {(0, 2), (1, 2)}, {}),
+    ],
+    ids=["as designed", "measured"],
+)
+def test_a_link_that_carried_nothing_passes_its_line_too(
+    tmp_path: Path, injected: dict[str, Any], to: str, pairs: set[tuple[int, int]], training: dict[str, Any]
+) -> None:
+    line = {"name": "uplink", "rate": "10mbit", "links": [{"src": "edge.*", "dst": to}]}
+    archive = ran(tmp_path, {"bottlenecks": [line], "injected": {"seed": 1, **injected}}, **training)
+    assert answered(archive, "--without", "edge-2")["rerun"]["error"] == pytest.approx(0.0, abs=0.1)
+    ground = of_archive(open_archive(archive), real=False).measured
+    assert ground is not None
+    (shared,) = ground.bottlenecks
+    assert {*shared.links} == pairs  # all that a strategy may use of it
+    assert len({ground.links[pair].tcp for pair in shared.links}) == 1
+
+
+@pytest.mark.parametrize(("strategy", "method"), [("fastlinks", "replay"), ("adpsgd", "re-simulation")])
+def test_choices_by_rates_are_replayed_where_the_run_is_not_simulated_closely_as_its_report_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str, method: str
+) -> None:
+    archive, change = ran(tmp_path, strategy=strategy), ("--set", "link:edge-1->edge-2.rate=2x")
+    assert answered(archive, *change)["method"] == "re-simulation"
+    shutil.rmtree(tmp_path / "again")
+    monkeypatch.setattr(MeasuredWorld, "error", -0.3)
+    assert answered(archive, *change)["method"] == method
+
+
+def test_a_host_that_would_be_stopped_does_not_train(tmp_path: Path) -> None:
+    pause = {"pause": "edge-2", "at": "iteration 3", "for": "1s"}
+    archive = ran(tmp_path, {"injected": {"seed": 1, "faults": [pause]}})
+    assert answered(archive, "--without", "edge-2")["rerun"]["error"] == pytest.approx(0.0, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["{}/outside", "../outside", "..", "a\0b"])
+def test_what_an_archive_calls_its_scenario_is_no_place_to_write_to(tmp_path: Path, name: str) -> None:
+    archive = ran(tmp_path)
+    facts = json.loads((archive / layout.RUN).read_text())
+    (archive / layout.RUN).write_text(json.dumps(facts | {"scenario": name.format(tmp_path)}))
+    answered(archive, "--set", "host:edge-1.speed=2x")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["again", "scenario", "scenario-archive"]
 
 
 def test_how_much_was_significant_is_what_a_rerun_without_values_sends(tmp_path: Path) -> None:

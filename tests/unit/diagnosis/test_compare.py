@@ -20,6 +20,8 @@ from e2c_dl.diagnosis.comparing.figures import Culprit, Group, accuracies_of, it
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.prague import Prague
+from e2c_dl.trace.model import Phase
 
 
 def test_a_slower_run_is_slower() -> None:
@@ -156,6 +158,14 @@ def test_iterations_add_up_to_the_run() -> None:
     assert sent.sum() == pytest.approx(
         sum(made.spans(rank)["nbytes"][made.spans(rank)["phase"] == 10].sum() for rank in range(4))
     )
+
+
+def test_bytes_of_groups_are_of_the_iterations_that_average_in_them() -> None:
+    """Two groups of three in each iteration: messages are numbered by groups, twice as many as iterations."""
+    made = virtual_world.run(Prague, size=6, seed=2, iterations=9)
+    _, sent = iterations_of(made.trace)
+    of_all = sum(made.spans(rank)["nbytes"][made.spans(rank)["phase"] == Phase.SEND].sum() for rank in range(6))
+    assert 0.75 * of_all < sent.sum() <= of_all  # groups that are left behind the last iteration are of none
 
 
 def test_accuracies_are_in_order_of_time() -> None:

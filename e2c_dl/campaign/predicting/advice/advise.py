@@ -20,6 +20,7 @@ from e2c_dl.campaign.predicting.advice.workers import in_processes, most_workers
 from e2c_dl.diagnosis.resimulation.recorded import as_recorded
 from e2c_dl.errors import InputError
 from e2c_dl.scenario.budget import Unit
+from e2c_dl.scenario.fewer_ranks import as_written
 from e2c_dl.scenario.folder import copies
 from e2c_dl.scenario.load import LAYERS_SERVICES, load
 from e2c_dl.scenario.model import Training
@@ -75,12 +76,14 @@ def advise(request: AdviceRequest, tell: Callable[[Doing], None]) -> tuple[Ranki
 
 def write_winner(request: AdviceRequest, ground: Ground, winner: Candidate, folder: Path) -> None:
     """Write the scenario with ``winner`` in it to ``folder``. Raises: InputError, if that is in use."""
+    scenario = _scenario(request.where)
+    loaded = load(scenario)
+    settings = as_written(loaded, winner.strategy, dict(winner.settings))
     env: dict[str, object] = {
-        "strategy": winner.strategy, "strategy_settings": dict(winner.settings), "batching": winner.batching,
+        "strategy": winner.strategy, "strategy_settings": settings, "batching": winner.batching,
     }  # fmt: skip
     budgets: tuple[str, ...] = ()
-    scenario = _scenario(request.where)
-    if not _same_end(load(scenario).training, winner, ground.total_samples):
+    if not _same_end(loaded.training, winner, ground.total_samples):
         env[Unit.SAMPLES.value] = ground.total_samples
         budgets = tuple(unit.value for unit in Unit if unit is not Unit.SAMPLES)
     copies.retrained(scenario, folder, env, without=budgets)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from e2c_dl.archive.read import ReadArchive
@@ -53,12 +53,12 @@ def of_archive(archive: ReadArchive, *, real: bool) -> Ground:
     run = MeasuredRun.of(archive)
     if run.incomplete:
         raise AnalysisError(f"{run.incomplete}; advice needs a whole run: name its scenario instead of the archive")
-    world, ranks = run.observed.world(run.retraining), run.scenario.topology.ranks
-    unused, _ = run.designed_links(ranks, any_pair(len(ranks)))
+    world = run.observed.world(run.retraining)
+    unused, _ = run.designed_links(any_pair(len(world.hosts)))
     return Ground(
         name=archive.run.scenario, files=_files(archive.scenario), real=real,
         total_samples=sum(samples for host in world.hosts for samples, _ in host.gradients),
-        measured=replace(world, links={**unused, **world.links}), recorded=run.recorded,
+        measured=world.with_unused(unused, run.retraining.bottlenecks), recorded=run.recorded,
     )  # fmt: skip
 
 

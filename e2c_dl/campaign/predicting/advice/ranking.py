@@ -17,7 +17,7 @@ shared computer systems", DEC-TR-301, 1984.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from statistics import median
@@ -98,7 +98,7 @@ def ranking(objective: Objective, own: Candidate, trials: Sequence[Tried]) -> Ra
     mine = next((row for row in rows if row.candidate == own), None)
     return Ranking(
         objective=objective, rows=tuple(rows), own=mine, problems=problems,
-        limitations=tuple(said for each in sound if (said := _unheard(each))),
+        limitations=tuple(said for each in sound for said in _about(each)),
     )  # fmt: skip
 
 
@@ -108,11 +108,13 @@ def jain(values: Sequence[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-def _unheard(candidate: Candidate) -> str:
-    """What is said of ``candidate``, if it goes by verdicts, which no trial tells; else nothing."""
-    if not load(candidate.strategy)(**dict(candidate.settings)).hears_verdicts:
-        return ""
-    return f"{candidate}: tried so, the training hears no verdicts: it goes round nothing."
+def _about(candidate: Candidate) -> Iterator[str]:
+    """In what trials of ``candidate`` are unlike a run of it, or those of others."""
+    strategy = load(candidate.strategy)(**dict(candidate.settings))
+    if strategy.hears_verdicts:  # which no trial tells
+        yield f"{candidate}: tried so, the training hears no verdicts: it goes round nothing."
+    if strategy.skips_iterations:
+        yield f"{candidate}: iterations that it skips count as done: it trains on fewer samples than the others."
 
 
 def _problem(trials: Sequence[Tried]) -> str:

@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -45,7 +46,9 @@ def in_processes(
     with tempfile.TemporaryDirectory(prefix="e2c-dl-") as folder:  # theirs: who is ended removes nothing
         pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(task, ground, folder))
         try:
-            for done in as_completed([pool.submit(_tried, *trial) for trial in trials]):
+            with _ctrl_c_waits():
+                asked = [pool.submit(_tried, *trial) for trial in trials]  # which starts the processes
+            for done in as_completed(asked):
                 yield done.result()
         except BrokenProcessPool as error:
             raise TrainingError(
@@ -57,6 +60,24 @@ def in_processes(
                 if child.pid not in before:
                     child.terminate()
                     child.join()
+
+
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """Until this is left; what is started within never hears of it, not even while it imports what would say so."""
+    came: list[int] = []  # another thread may be the one that it comes to
+    handler, mask = signal.getsignal(signal.SIGINT), signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main:
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def on_cluster(
@@ -126,7 +147,6 @@ def _begin(task: Callable[..., Any], ground: object, folder: str) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and not die_with_parent(parent.pid or 0):  # whose kill -9 it would not hear of
         os._exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the command hears, which ends this process
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: each process has one processor
 
 
