@@ -245,3 +245,19 @@ def test_small_messages_that_scatter_by_no_more_than_reads_do_are_no_loss() -> N
         src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=0
     )  # fmt: skip
     assert kind_of(link, np.ones(count, dtype=bool)).part is not Part.LOSS
+
+
+def test_a_link_that_is_slow_by_itself_is_not_late_by_a_delay_for_what_others_leave_it_of_a_line() -> None:
+    """Each message takes as long; how much of its line is left it meanwhile, and so what it should take, does not."""
+    count, took_ns = 24, 600_000_000
+    rows = np.zeros(count, dtype=MESSAGE)
+    rows["nbytes"] = 146_606
+    rows["recv_end_ns"] = took_ns * np.arange(1, count + 1)
+    rows["send_start_ns"] = np.maximum(0, rows["recv_end_ns"] - 2 * took_ns)  # as the one before begins to arrive
+    starts_s = np.arange(count) * took_ns / 1e9
+    left = Piecewise(starts_s=starts_s, values=np.where(np.arange(count) % 2, 30e6, 25e6))
+    designed = Designed(own=Piecewise.constant(50e6), left=left)
+    link = ObservedLink(src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=0)
+    kind = kind_of(link, np.ones(count, dtype=bool))
+    assert (kind.part, kind.delay_ns) == (Part.RATE, 0.0)
+    assert kind.rate == pytest.approx(took_ns / link.expected_ns.mean(), rel=0.1)

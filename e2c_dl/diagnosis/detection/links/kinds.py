@@ -8,11 +8,11 @@ the delay is not in it::
 
 For each delay that may be, the rate follows (the median of service / e, weighted by e, which leaves the least sum of
 distances), and how far messages disagree with both. *Rate*: no delay leaves about as little disagreement as the best
-one does. *Delay*: so does a rate as designed. Messages of several sizes, or some close together and some apart, tell
-the two; where both do as well, or there are fewer than LEAST_MESSAGES, the messages do not tell. Where those that are
-late are nothing beside others that the link carries, a rate would have had to be as many times lower: a delay. So few
-messages do not tell loss from either, too, unless the sender's socket does; nor do more that scatter by MAY_SCATTER: of
-a message in which much was lost, losses even out.
+one does; or a rate of its own does, below what others leave it of a line. *Delay*: so does a rate as designed. Messages
+of several sizes, or some close together and some apart, tell the two; where both do as well, or there are fewer than
+LEAST_MESSAGES, the messages do not tell. Where those that are late are nothing beside others that the link carries, a
+rate would have had to be as many times lower: a delay. So few messages do not tell loss from either, too, unless the
+sender's socket does; nor do more that scatter by MAY_SCATTER: of a message in which much was lost, losses even out.
 
 Messages that are late by one and the same time or not at all, of one size, are so by a delay that comes and goes within
 windows, unless that is what sending again takes: a round trip, or TCP's time-out. A rate makes all large ones late.
@@ -42,6 +42,7 @@ from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
 from e2c_dl.diagnosis.detection.links.sending_again import is_near, shrinks, takes_sending_again
 from e2c_dl.diagnosis.links import ObservedLink, after_delay_ns, services_ns
 from e2c_dl.diagnosis.model import Part
+from e2c_dl.ethernet import wire_bits_of
 
 UNTOLD = frozenset({Part.RATE_OR_DELAY, Part.RATE_DELAY_OR_LOSS})
 AS_GOOD = 1.25  # times the least disagreement: noise moves it by as much
@@ -92,10 +93,12 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     best_ns, free_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, fit.rate(delay_ns)), 1.1 * most_ns)
     fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)
     enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2 + UNEVEN * fit.rate(0.0) * float(fit.expected_ns.mean())
-    is_rate, is_delay = fit.disagreement_ns(0.0, fit.rate(0.0)) <= enough_ns, fixed_ns <= enough_ns
-    at_times = _at_times(link, fit, is_rate=is_rate, is_delay=is_delay)
-    if at_times is not None:
-        return at_times
+    own_ns, by_rate = fit.unshared_ns(), Kind(part=Part.RATE, rate=fit.rate(0.0))
+    by_itself = AS_GOOD * own_ns + GRAIN_NS / 2 < min(free_ns, fixed_ns)
+    is_rate, is_delay = min(fit.disagreement_ns(0.0, fit.rate(0.0)), own_ns) <= enough_ns, fixed_ns <= enough_ns
+    found = by_rate if by_itself else _at_times(link, fit, is_rate=is_rate, is_delay=is_delay)
+    if found is not None:
+        return found
     if link.sent_again != 0 and len(fit.late_ns) >= LEAST_SCATTERED and shrinks(fit.late_ns):
         return Kind(part=Part.LOSS, rate=fit.rate(0.0), recovers=True)
     lost = _lost(fit, 0.0 if is_rate else best_ns)
@@ -229,8 +232,18 @@ class _Fit:
 
     def disagreement_ns(self, delay_ns: float, rate: float) -> float:
         """Mean distance of what is left from nothing, the latest messages left out."""
-        off_ns = np.sort(np.abs(self.left_ns(delay_ns, rate)))
-        return float(off_ns[: max(1, int(LATEST * len(off_ns)))].mean())
+        return self._mean_off_ns(self.left_ns(delay_ns, rate))
+
+    def unshared_ns(self) -> float:
+        """The same, by a rate of its own, lower than what others leave it of a line; endless, where it passes none."""
+        if self._link.designed.left is None:
+            return float("inf")
+        bits = wire_bits_of(self._link.rows["nbytes"][self._departs]).astype(np.float64)
+        took_ns = self._services_ns(0.0)
+        return self._mean_off_ns(took_ns - float(np.median(took_ns / bits)) * bits)
+
+    def _mean_off_ns(self, left_ns: Doubles) -> float:
+        return float(np.sort(np.abs(left_ns))[: max(1, int(LATEST * len(left_ns)))].mean())
 
     def paces(self) -> Doubles:
         """Of each message that departs, and keeps another waiting: how many times slower it left than designed."""
