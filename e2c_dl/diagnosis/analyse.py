@@ -13,7 +13,7 @@ from e2c_dl.diagnosis.choices import Choices, about_repeating, choices, come_and
 from e2c_dl.diagnosis.departures import Departure, Judgement, findings, uncosted
 from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
-from e2c_dl.diagnosis.detection.host_series import compute_s
+from e2c_dl.diagnosis.detection.host_series import compute_s, usual_s
 from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.detection.series import WORTH
 from e2c_dl.diagnosis.detection.stalls.stalls import with_stalls
@@ -225,7 +225,7 @@ def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSumma
                 layer=rank.layer,
                 states_s={state: ns / 1e9 for state, ns in states.totals_ns().items()},
                 wall_s=states.wall_ns / 1e9,
-                compute_per_iteration_s=float(np.median(compute_s(rank, iterations)[warm_up(iterations) :])),
+                compute_per_iteration_s=usual_s(compute_s(rank, iterations)[warm_up(iterations) :]),
                 complete=rank.complete,
                 iterations=len(rank.rows(Phase.ITERATION)),
             )

@@ -173,7 +173,7 @@ class HostSummary:
     layer: str
     states_s: Mapping[State, float]  # seconds in each state; they sum to wall_s
     wall_s: float
-    compute_per_iteration_s: float  # median
+    compute_per_iteration_s: float  # median, of those that it did not skip
     complete: bool  # False: its trace breaks off
     iterations: int = 0  # that it has finished; 0: an earlier version did not say
 

@@ -102,6 +102,12 @@ def compute_s(rank: RankTrace, iterations: int) -> Doubles:
     return seconds_in(rank, GRADIENT, iterations)
 
 
+def usual_s(took_s: Doubles) -> float:
+    """The median of ``took_s``, shape (iterations,), where anything was done: ranks may skip some; 0.0 if nowhere."""
+    done_s = took_s[took_s > 0]
+    return float(np.median(done_s)) if len(done_s) else 0.0
+
+
 def seconds_in(rank: RankTrace, phases: Collection[Phase], iterations: int, design: Design | None = None) -> Doubles:
     """Seconds of ``phases`` in iterations 0 .. iterations - 1, shape (iterations,).
 

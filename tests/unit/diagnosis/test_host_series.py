@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.detection.host_series import HostSeries
+from e2c_dl.diagnosis.detection.host_series import HostSeries, usual_s
 from e2c_dl.diagnosis.detection.levels import levelled
 from e2c_dl.diagnosis.detection.series import Series
 from e2c_dl.diagnosis.model import Part
@@ -44,3 +44,8 @@ def test_what_is_uneven_departs_by_what_slows_it_and_not_by_its_noise() -> None:
     judged = one.judged(0.0)  # the median, in the logarithm, of peers that are as uneven
     assert judged.slowdown == pytest.approx(slowdown, rel=0.003)
     assert judged.excess_s == pytest.approx(spent_s.sum() * (1 - 1 / slowdown), rel=0.02)
+
+
+def test_what_an_iteration_takes_is_told_by_those_that_a_rank_did_not_skip() -> None:
+    assert usual_s(np.array([0.0, 0.3, 0.0, 0.0, 0.5, 0.4])) == pytest.approx(0.4)
+    assert usual_s(np.zeros(4)) == 0.0
