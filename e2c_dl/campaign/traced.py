@@ -158,7 +158,8 @@ def noted(archive: Archive, found: Mapping[str, Told]) -> list[str]:
     versions = described.versions(each.versions for each in found.values())
     size = max(each.world_size for each in found.values())
     archive.record(versions={**versions, **archive.run.versions}, facts={TRACED: {WORLD_SIZE: size}})
-    for sentence in (*_limitations(found), *_crowded(archive.path, found), *_begun_anew(archive.path)):
+    about = (*_limitations(found), *_unlike(found), *_crowded(archive.path, found), *_begun_anew(archive.path))
+    for sentence in about:
         archive.limited(sentence)
     return _happened(archive.path, found)
 
@@ -171,6 +172,15 @@ def _limitations(found: Mapping[str, Told]) -> list[str]:
     return [
         sentence if len(hosts) == len(found) else f"{', '.join(hosts)}: {sentence}" for sentence, hosts in said.items()
     ]
+
+
+def _unlike(found: Mapping[str, Told]) -> list[str]:
+    """That ranks do not agree how many they are, as where some left an elastic run, or are of another run."""
+    of: dict[int, list[str]] = {}
+    for host, each in found.items():
+        of.setdefault(each.world_size, []).append(host)
+    said = "; ".join(f"{', '.join(hosts)}: {size}" for size, hosts in sorted(of.items()))
+    return [f"ranks do not agree how many they are ({said}): not all may have trained together"] if len(of) > 1 else []
 
 
 def _crowded(path: Path, found: Iterable[str]) -> list[str]:

@@ -107,7 +107,7 @@ class Polling:
 
     def asked(self, events: Sequence[Any], now_ns: int, over: bool) -> int:
         """It asks now, and is told; ``events`` are what it has done, which is taken from time to time: then unknown."""
-        last = events[-1] if events else None
+        last = next(reversed(events), None)  # at once: another thread may take them all meanwhile
         if not self._asks or last is not self._last or now_ns - self._asked_ns > PAUSE_NS:
             self._since_ns = now_ns
         self._asks, self._last, self._asked_ns = not over, last, now_ns

@@ -162,6 +162,16 @@ def test_a_run_was_when_its_ranks_saw_it_and_not_when_it_is_collected(made: Path
     assert [datetime.fromisoformat(each) for each in (run.started, run.ended)] == [begun, over]
 
 
+def test_ranks_that_do_not_agree_how_many_they_are_are_told(made: Path) -> None:
+    own = left(made, world_size=2)
+    other = own.parents[2] / "more" / "hosts" / "h1"
+    other.mkdir(parents=True)
+    one = json.loads((own / "tracing.json").read_text())
+    (other / "tracing.json").write_text(json.dumps({**one, "rank": 1, "world_size": 3}))
+    run = open_archive(collected([own.parents[1], other.parents[1]], made.parent / "archive")).run
+    assert "ranks do not agree how many they are (h0: 2; h1: 3): not all may have trained together" in run.limitations
+
+
 def test_names_are_the_same_whenever_they_are_asked_for() -> None:
     paths = ["/a/x.json", "/b/x.json", "/c/x-2.json", "/d/x.json"]
     assert kept_as(paths) == ["x.json", "x-2.json", "x-2-2.json", "x-3.json"]
