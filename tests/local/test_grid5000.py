@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from grid5000_api import WATTS, Platform, serving
-from grid5000_controller import Controller, granted, nodes
+from grid5000_controller import Controller, granted, nodes, unused_wheel
 from whole_runs import Started, facts, nothing_left
 
 from e2c_dl.archive.verify import verify
@@ -27,8 +27,7 @@ def api(up):
 
 def test_first_light_runs_on_reserved_nodes_and_gives_them_back(up, api, tmp_path, repository, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    (tmp_path / "unused.whl").touch()
-    monkeypatch.setenv("E2CDL_WHEEL", str(tmp_path / "unused.whl"))  # nodes have it already: none need be built
+    monkeypatch.setenv("E2CDL_WHEEL", str(unused_wheel(tmp_path)))
     api.gpus = 2  # that no system of ours sees
     controller = Controller(tmp_path, api, Path(up[0].keyfile))
     run = Started(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from grid5000_api import Platform, serving
-from grid5000_controller import Controller, nodes, ran
+from grid5000_controller import Controller, nodes, ran, unused_wheel
 from whole_runs import COMMAND, Started, facts, nothing_left, scenario, wait_for_process
 
 from e2c_dl.archive.read import open_archive
@@ -48,8 +48,7 @@ def controller(up, api, tmp_path):
 def start(controller, tmp_path, repository, monkeypatch):
     """Starts a run of so many iterations; whatever comes of it, it is over when the test is."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    (tmp_path / "unused.whl").touch()
-    monkeypatch.setenv("E2CDL_WHEEL", str(tmp_path / "unused.whl"))  # nodes have it already: none need be built
+    monkeypatch.setenv("E2CDL_WHEEL", str(unused_wheel(tmp_path)))
     started = []
 
     def begin(iterations, workflow=lambda text: text, layers=lambda text: text):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from grid5000_api import Platform, serving
-from grid5000_controller import Controller, nodes
+from grid5000_controller import Controller, nodes, unused_wheel
 from planted_secrets import KINDS, forms
 from whole_runs import COMMAND, facts, scenario
 
@@ -68,13 +68,12 @@ def ran(tmp_path_factory, repository):
     )
     (folder / "artifacts").mkdir()
     words = (Path(sys.executable).parent, folder, source, layers_services_dir())
-    (folder / "unused.whl").touch()  # nodes have it already: none need be built
     with nodes(6, tmp_path_factory.mktemp("state")) as up:
         with serving(Platform(addresses=[access.address for access in up], states=("running",))) as api:
             controller = Controller(folder, api, Path(up[0].keyfile))
             done = subprocess.run(
                 controller.argv("sh", "-c", DEPLOY, "sh", *map(str, words)),
-                env=os.environ | {"E2CDL_WHEEL": str(folder / "unused.whl")},
+                env=os.environ | {"E2CDL_WHEEL": str(unused_wheel(folder))},
                 capture_output=True, text=True, check=False, timeout=880,
             )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -35,14 +35,16 @@ def known_line(line: SharedRate, used: Collection[RankPair]) -> SharedRate:
 
 def measured_line(
     designed: SharedRate, messages: Messages, origin_ns: int, edges_s: Mapping[RankPair, Sequence[float]],
-    own_bps: Mapping[RankPair, float], restored: Sequence[Line], capacity: Piecewise | None = None,
+    own_bps: Mapping[RankPair, float], restored: Sequence[Line], capacity: Piecewise | None = None, *,
+    most_bps: float = UNLIMITED_BPS,
 ) -> SharedRate:  # fmt: skip
     """``designed`` at the rate at which it was measured where its links had enough to send to fill it.
 
     Between the moments at which ``restored`` has its rate change; if nothing does, between ``edges_s``, at which those
     of its links are known to have changed. Where they never had, as measured in all. By what each of its links carries
     by itself, ``own_bps``, it takes several to fill it as designed. Where it departs, which is where one of
-    ``restored`` makes it faster, fewer may do: its rate is the least at which what arrived makes sense.
+    ``restored`` makes it faster, fewer may do: its rate is the least at which what arrived makes sense; elsewhere it is
+    ``most_bps`` at most, for messages that wait for each other seem faster than they are in the mean.
     One whose ``capacity`` changes by design does so when it should, times how much slower than restored it was.
     """
     if capacity is not None:
@@ -59,7 +61,7 @@ def measured_line(
         within = [by_link[pair][_begun(by_link[pair], origin_ns, begin_s, end_s)] for pair in own]
         departs = any(float(each.scale.at(np.array(begin_s))) < 1 for each in restored)
         found_bps = _least_bps(within, bps) if departs else _full_bps(within, bps, designed.rate_bps)
-        rates_bps.append(found_bps or usual_bps)
+        rates_bps.append((found_bps or usual_bps) if departs else min(found_bps or usual_bps, most_bps))
     return at_rates(designed, starts_s.tolist(), rates_bps)
 
 

@@ -190,6 +190,7 @@ class Retraining:
                 else measured_line(
                     each, messages, origin_ns, edges_s, own_bps, lines_of(each, restored, ranks),
                     changing.capacities.get(each.links),
+                    most_bps=each.rate_bps if self.in_step else UNLIMITED_BPS,  # else TCP's bursts share it unevenly
                 )
                 for each in self.bottlenecks
             ),

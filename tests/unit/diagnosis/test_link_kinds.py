@@ -10,7 +10,8 @@ import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.detection.links.kinds import kind_of, lost_a_round_trip
+from e2c_dl.diagnosis.detection.links.kinds import kind_of
+from e2c_dl.diagnosis.detection.links.kinds_simulated import lost_a_round_trip
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.model import Finding, Part
 from e2c_dl.diagnosis.piecewise import Piecewise

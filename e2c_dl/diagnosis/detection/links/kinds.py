@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
-from e2c_dl.diagnosis.detection.links.sending_again import is_near, shrinks, takes_sending_again
+from e2c_dl.diagnosis.detection.links.sending_again import shrinks, takes_sending_again
 from e2c_dl.diagnosis.links import ObservedLink, after_delay_ns, services_ns
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.ethernet import wire_bits_of
@@ -58,6 +58,7 @@ SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
 MAY_SCATTER, MOSTLY = 0.06, 0.8  # of messages that tell neither rate nor delay: losses would do that, too
 LARGE = 0.25  # of what the largest takes
 ALIKE, SLOWEST = 0.25, 0.95  # of the messages; what of them is not as slow as the slowest
+OTHERS_UNEVEN, MOST_UNEVEN = 0.06, 0.12  # of what a message takes: what others on its line make of it; at most
 OFTEN = 0.3  # of the messages: where segments are lost, so many are not alike to UNEVEN
 SPREADS = 5.0  # of the others: so much later is a late one
 RESENT = 0.25  # of the messages that lost segments: fewer segments sent again are not why
@@ -93,10 +94,8 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     best_ns, free_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, fit.rate(delay_ns)), 1.1 * most_ns)
     fixed_at_ns, fixed_ns = _least(lambda delay_ns: fit.disagreement_ns(delay_ns, 1.0), 1.1 * most_ns)
     enough_ns = AS_GOOD * min(free_ns, fixed_ns) + GRAIN_NS / 2 + UNEVEN * fit.rate(0.0) * float(fit.expected_ns.mean())
-    own_ns, by_rate = fit.unshared_ns(), Kind(part=Part.RATE, rate=fit.rate(0.0))
-    by_itself = AS_GOOD * own_ns + GRAIN_NS / 2 < min(free_ns, fixed_ns)
-    is_rate, is_delay = min(fit.disagreement_ns(0.0, fit.rate(0.0)), own_ns) <= enough_ns, fixed_ns <= enough_ns
-    found = by_rate if by_itself else _at_times(link, fit, is_rate=is_rate, is_delay=is_delay)
+    is_rate, is_delay = fit.disagreement_ns(0.0, fit.rate(0.0)) <= enough_ns, fixed_ns <= enough_ns
+    found = fit.by_itself(fixed_ns) or _at_times(link, fit, is_rate=is_rate, is_delay=is_delay)
     if found is not None:
         return found
     if link.sent_again != 0 and len(fit.late_ns) >= LEAST_SCATTERED and shrinks(fit.late_ns):
@@ -105,7 +104,7 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     if lost is not None:
         return lost
     if is_delay and (fit.small or not is_rate):
-        return _held_up(fit) or Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
+        return _held_up(fit) or fit.by_itself(fixed_ns, MOST_UNEVEN) or Kind(part=Part.DELAY, delay_ns=fixed_at_ns)
     if is_rate and is_delay:
         uneven = link.sent_again != 0 and fit.scatter(0.0, fit.rate(0.0), within=MOSTLY) >= MAY_SCATTER
         return Kind(part=Part.RATE_DELAY_OR_LOSS if uneven else Part.RATE_OR_DELAY, rate=fit.rate(0.0))
@@ -114,17 +113,6 @@ def kind_of(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> Kind:
     rate = fit.rate(best_ns)
     part = Part.DELAY if best_ns > (rate - 1) * fit.usual_ns else Part.RATE
     return Kind(part=part, rate=rate, delay_ns=best_ns)
-
-
-def lost_a_round_trip(link: ObservedLink, departs: npt.NDArray[np.bool_], late_ns: float) -> Kind | None:
-    """LOSS, where the ``departs`` that are late are so by ``late_ns``, and that is a round trip: what sends it again.
-
-    None: it is not, or its socket has sent nothing again.
-    """
-    if link.sent_again == 0 or not is_near(late_ns, link.round_trip_ns):
-        return None
-    late = link.services_ns - link.expected_ns > late_ns / 2
-    return Kind(part=Part.LOSS, late_share=float(late[departs].mean()), late_ns=late_ns)
 
 
 def _at_times(link: ObservedLink, fit: _Fit, *, is_rate: bool, is_delay: bool) -> Kind | None:
@@ -190,6 +178,10 @@ def _held_up(fit: _Fit) -> Kind | None:
     return Kind(part=Part.LOSS, rate=pace, scatter=scatter) if slower and scatter >= SCATTER else None
 
 
+def _mean_off_ns(left_ns: Doubles) -> float:
+    return float(np.sort(np.abs(left_ns))[: max(1, int(LATEST * len(left_ns)))].mean())
+
+
 class _Fit:
     """The messages of one link that depart, beside the link's own delays and rates."""
 
@@ -232,18 +224,23 @@ class _Fit:
 
     def disagreement_ns(self, delay_ns: float, rate: float) -> float:
         """Mean distance of what is left from nothing, the latest messages left out."""
-        return self._mean_off_ns(self.left_ns(delay_ns, rate))
+        return _mean_off_ns(self.left_ns(delay_ns, rate))
 
-    def unshared_ns(self) -> float:
-        """The same, by a rate of its own, lower than what others leave it of a line; endless, where it passes none."""
+    def by_itself(self, delayed_ns: float, uneven: float = OTHERS_UNEVEN) -> Kind | None:
+        """A rate of its own, lower than what others leave it of a line, or that or a delay; None if it is no such rate.
+
+        ``delayed_ns``: how far messages disagree with the best delay. Others come in between those of a pair: pairs are
+        as even as to ``uneven``. None, too, where it passes no line.
+        """
         if self._link.designed.left is None:
-            return float("inf")
+            return None
         bits = wire_bits_of(self._link.rows["nbytes"][self._departs]).astype(np.float64)
-        took_ns = self._services_ns(0.0)
-        return self._mean_off_ns(took_ns - float(np.median(took_ns / bits)) * bits)
-
-    def _mean_off_ns(self, left_ns: Doubles) -> float:
-        return float(np.sort(np.abs(left_ns))[: max(1, int(LATEST * len(left_ns)))].mean())
+        took_ns, carried = self._of_pairs(np.ones(len(bits), dtype=np.bool_), self._services_ns(0.0), bits)
+        off_ns = _mean_off_ns(took_ns - float(np.median(took_ns / carried)) * carried) * len(carried) / len(bits)
+        if off_ns > min(self.disagreement_ns(0.0, self.rate(0.0)), uneven * float(took_ns.sum()) / len(bits)):
+            return None
+        clear = AS_GOOD * off_ns + GRAIN_NS / 2 < delayed_ns
+        return Kind(part=Part.RATE if clear else Part.RATE_OR_DELAY, rate=self.rate(0.0))
 
     def paces(self) -> Doubles:
         """Of each message that departs, and keeps another waiting: how many times slower it left than designed."""
@@ -282,18 +279,21 @@ class _Fit:
         return slowest if two and slow.mean() >= least_slow and designed.mean() >= least_designed else None
 
     def _ratios_of_pairs(self) -> Doubles:
-        """Times longer than designed, of telling messages; of two of which one waits for the other, of both together:
+        """Times longer than designed, of telling messages."""
+        took_ns, expected_ns = self._of_pairs(self.telling, self._services_ns(0.0), self.expected_ns)
+        return took_ns / expected_ns
+
+    def _of_pairs(self, chosen: npt.NDArray[np.bool_], *each: Doubles) -> tuple[Doubles, ...]:
+        """``each`` of the messages ``chosen``; of two of which one waits for the other, of both together:
 
         which of them is there first, and takes less for it, says nothing of the link.
         """
-        rows, expected_ns = self._link.rows[self._departs][self.telling], self.expected_ns[self.telling]
+        rows = self._link.rows[self._departs][chosen]
         waits = np.append(False, rows["send_start_ns"][1:] < rows["recv_end_ns"][:-1])
         places = np.arange(len(rows))
         in_train = places - np.maximum.accumulate(np.where(waits, 0, places))
         pair = np.cumsum(in_train % 2 == 0) - 1
-        return np.asarray(
-            np.bincount(pair, self._services_ns(0.0)[self.telling]) / np.bincount(pair, expected_ns), dtype=np.float64
-        )
+        return tuple(np.bincount(pair, values[chosen]).astype(np.float64) for values in each)
 
     def _services_ns(self, delay_ns: float) -> Doubles:
         all_ns = services_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))

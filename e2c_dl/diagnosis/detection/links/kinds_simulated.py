@@ -27,11 +27,10 @@ from e2c_dl.diagnosis.detection.links.kinds import (
     UNTOLD,
     Kind,
     kind_of,
-    lost_a_round_trip,
 )
 from e2c_dl.diagnosis.detection.links.longer_delay import longer_delay_ns
 from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
-from e2c_dl.diagnosis.detection.links.sending_again import NEAR
+from e2c_dl.diagnosis.detection.links.sending_again import NEAR, is_near
 from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink
@@ -93,6 +92,17 @@ def _late_as_well(each: JudgedLink, chosen: npt.NDArray[np.bool_], kind: Kind) -
     late_ns = late_first_bytes_ns(link, chosen, least=CERTAIN)
     by_rate_ns = kind.rate * link.frame_ns  # at most: a first segment is served, too
     return replace(kind, delay_ns=late_ns) if late_ns - by_rate_ns > least_late_ns(link) else kind
+
+
+def lost_a_round_trip(link: ObservedLink, departs: npt.NDArray[np.bool_], late_ns: float) -> Kind | None:
+    """LOSS, where the ``departs`` that are late are so by ``late_ns``, and that is a round trip: what sends it again.
+
+    None: it is not, or its socket has sent nothing again.
+    """
+    if link.sent_again == 0 or not is_near(late_ns, link.round_trip_ns):
+        return None
+    late = link.services_ns - link.expected_ns > late_ns / 2
+    return Kind(part=Part.LOSS, late_share=float(late[departs].mean()), late_ns=late_ns)
 
 
 def within_stretches(each: JudgedLink) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,61 @@
+"""A link that is slower by itself, and passes a line that several share: named as that, at what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import virtual_world as vw
+
+from e2c_dl import strategies
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.resimulation.measure import Layout, Retraining
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.topology import Bottleneck
+from e2c_dl.worlds.allotment import Equal
+from e2c_dl.worlds.virtual import LinkModel, SharedRate
+from e2c_dl.worlds.virtual.links import bottlenecks
+
+SIZE, ITERATIONS, BUCKETS, LINE_BPS = 4, 15, (120_000, 60_000), 20e6
+LINK = LinkModel(rate_bps=50e6, delay_s=0.005, tcp=Tcp(congestion_control="cubic", slow_start_after_idle=False))
+
+
+@pytest.mark.parametrize("modelled", [True, False])
+@pytest.mark.parametrize(
+    ("strategy", "departs", "parts", "off"),
+    [
+        ("allreduce", {"rate_bps": 50e6 / 6}, {Part.RATE}, 0.01),
+        ("allreduce", {"loss": 0.02}, {Part.LOSS}, 0.01),
+        ("parameterserver", {"rate_bps": 50e6 / 6}, {Part.RATE}, 0.01),
+        ("asyncparameterserver", {"rate_bps": 50e6 / 6}, {Part.RATE, Part.RATE_OR_DELAY}, 0.07),
+    ],
+)
+def test_it_is_named_as_what_it_is_and_costs_what_it_does(strategy, departs, parts, off, modelled) -> None:
+    made = strategies.load(strategy)
+    links = dict.fromkeys(made().used_links(["edge"] * SIZE), LINK)
+    up = tuple(pair for pair in links if pair[0] in (1, 2))
+
+    def ran(changed: dict[tuple[int, int], LinkModel]) -> vw.Run:
+        hosts, line = vw.hosts(SIZE, of=vw.profile(BUCKETS), noise=0.05), SharedRate(rate_bps=LINE_BPS, links=up)
+        return vw.run(
+            made, size=SIZE, seed=3, links=links | changed, bottlenecks=[line], on_hosts=hosts, iterations=ITERATIONS
+        )
+
+    run = ran({up[0]: replace(LINK, **departs)})
+    run_s, without_s = (max(rank.spans["end_ns"].max() for rank in each.trace.ranks) / 1e9 for each in (run, ran({})))
+    names = [host.name for host in run.hosts]
+    line = Bottleneck(name="uplink", rate_bps=LINE_BPS, links=tuple((names[src], names[dst]) for src, dst in up))
+    reference = replace(run, links=links).reference()
+    topology = replace(reference.topology, bottlenecks=(line,))
+    training = Retraining(
+        strategy=made, samples=[host.samples for host in run.hosts], allotment=partial(Equal, ITERATIONS), seed=3,
+        layout=Layout(dtype="float32", buckets=BUCKETS), tcp=LINK.tcp, bottlenecks=bottlenecks(topology),
+        own_bps=dict.fromkeys(up, LINK.rate_bps), in_step=not made().asynchronous,
+    )  # fmt: skip
+    reference = replace(reference, topology=topology, modelled=modelled, tcp=LINK.tcp)
+    (culprit,) = analyse(run.trace, reference, training, speeding_up=False).culprits
+    assert str(culprit.element) == f"{names[up[0][0]]} -> {names[up[0][1]]}"
+    assert culprit.part in parts
+    assert run_s - culprit.saved_s == pytest.approx(without_s, abs=off * run_s)
