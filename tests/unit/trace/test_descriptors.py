@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def test_what_closing_says_is_raised_or_told_once(tmp_path: Path, quota: Callabl
 def test_a_clock_is_closed_after_the_program_has_closed_its_socket() -> None:
     server = ClockServer("127.0.0.1")
     number = server._socket.fileno()
+    time.sleep(0.2)  # until its thread waits there
     os.close(number)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as others:
         assert others.fileno() == number
