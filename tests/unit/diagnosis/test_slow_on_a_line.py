@@ -11,6 +11,7 @@ import virtual_world as vw
 from e2c_dl import strategies
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.resimulation.measure import Layout, Retraining
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.topology import Bottleneck
@@ -59,3 +60,22 @@ def test_it_is_named_as_what_it_is_and_costs_what_it_does(strategy, departs, par
     assert str(culprit.element) == f"{names[up[0][0]]} -> {names[up[0][1]]}"
     assert culprit.part in parts
     assert run_s - culprit.saved_s == pytest.approx(without_s, abs=off * run_s)
+
+
+def test_what_others_leave_the_links_of_a_line_does_not_hide_one_beside_it() -> None:
+    """On machines links are held to each other, and those of the line are far from what is expected of them."""
+    made = strategies.load("ako")
+    size = 5
+    links = dict.fromkeys(made().used_links(["edge"] * size), LINK)
+    up, slow = tuple(pair for pair in links if pair[0] < 3 <= pair[1]), (4, 3)
+    run = vw.run(
+        made, size=size, seed=3, links=links | {slow: replace(LINK, rate_bps=LINK.rate_bps / 1.3)},
+        bottlenecks=[SharedRate(rate_bps=2 * LINE_BPS, links=up)],
+        on_hosts=vw.hosts(size, of=vw.profile(BUCKETS), noise=0.05), iterations=40,
+    )  # fmt: skip
+    names = [host.name for host in run.hosts]
+    line = Bottleneck(name="uplink", rate_bps=2 * LINE_BPS, links=tuple((names[src], names[dst]) for src, dst in up))
+    reference = replace(run, links=links).reference()
+    topology = replace(reference.topology, bottlenecks=(line,))
+    observed = observe(run.trace, replace(reference, topology=topology, modelled=False, tcp=LINK.tcp))
+    assert [str(each.element) for each in observed.links.departures] == [f"{names[slow[0]]} -> {names[slow[1]]}"]

@@ -7,11 +7,11 @@ may be late by so much, for what jitter makes one of the others late, it takes o
 the warm-up alone must be later by more than TCP's slow start (:mod:`.series`).
 
 Where links are emulated or real, what all of them share, in proportion or for each message, is the machine's doing, and
-nobody's departure; the fastest group of links tells how much that is (:mod:`..peers`). In a modelled world there is no
-machine, and windows of small messages alone are judged, too; a link that does not depart with them may without. One
-that departs in neither is judged by all messages, those of its warm-up, too, each beside what it takes as designed,
-TCP's windows included (:mod:`.tcp_simulated`), where all links have no more than MOST_MESSAGES: but for jitter nothing
-makes them uneven, unless a delay comes and goes.
+nobody's departure; the fastest group of links tells how much that is (:mod:`..peers`), where there are enough of those
+that pass no shared line. In a modelled world there is no machine, and windows of small messages alone are judged, too;
+a link that does not depart with them may without. One that departs in neither is judged by all messages, those of its
+warm-up, too, each beside what it takes as designed, TCP's windows included (:mod:`.tcp_simulated`), where all links
+have no more than MOST_MESSAGES: but for jitter nothing makes them uneven, unless a delay comes and goes.
 """
 
 from __future__ import annotations
@@ -118,33 +118,29 @@ def judged_links(
     modelled = design.reference.modelled
     series = _series([link for link in carried if link.judgeable], windows, small=modelled, exact=modelled)
     own = _levelled(series, design)
-    references, apart, common = np.zeros(len(own)), 0.0, 1.0
-    least_ns, floor = (LEAST_LATE_MODELLED_NS, FLOOR_MODELLED) if modelled else (LEAST_LATE_NS, FLOOR)
-    warm = [(one, each) for one, each in zip(own, series, strict=True) if not each.warming]
-    if not modelled and len(lines([each.link for _, each in warm], design)) >= LEAST_FOR_COMMON:
-        group = peers([one.base for one, _ in warm], [one.base_error for one, _ in warm])
-        late_ns = [np.expm1(one.base) * each.expected_ns for one, each in warm]
-        shared_ns = _shared_ns(np.array(late_ns), np.array([each.expected_ns for _, each in warm]), group.fastest)
-        each_ns = np.array([each.expected_ns for each in series])
-        references = np.maximum(max(0.0, group.reference), np.log1p(shared_ns / each_ns))
-        apart, common = group.apart, float(np.exp(max(0.0, group.reference)))
-        if len(late_ns) >= LEAST_FOR_SPREAD:
-            spread_ns = float(np.median(np.abs(late_ns - np.median(late_ns)))) / MAD_OF_NORMAL
-            least_ns = min(LEAST_LATE_NS, LEAST_LATE_MODELLED_NS + SPREADS * spread_ns)
+    warm = [] if modelled else [(one, each) for one, each in zip(own, series, strict=True) if not each.warming]
+    nothing = _ByMachine(least_ns=LEAST_LATE_MODELLED_NS if modelled else LEAST_LATE_NS)
+    of_all = _by_machine(warm, design) or nothing
+    # What others leave a link of a line is known so badly that it tells nothing of how far those beside it are apart.
+    plain = _by_machine([(one, each) for one, each in warm if each.link.designed.left is None], design) or of_all
 
-    def judged(each: LinkSeries, one: Levelled, reference: float) -> JudgedLink:
-        late_ns_needed = least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
+    def judged(each: LinkSeries, one: Levelled, by: _ByMachine) -> JudgedLink:
+        reference = by.reference(each.expected_ns)
+        late_ns_needed = by.least_ns + each.link.uncertainty_ns + each.link.designed.jitter_s * 1e9
         if modelled:  # nobody reads late, and by what one message is late the next is served sooner
             late_ns_needed *= float(each.link.first_of_row[each.judged].mean())
         beyond = float(np.log1p(late_ns_needed / (each.expected_ns * np.exp(reference))))
-        least = FLOOR_WARMING if each.warming and not modelled else floor
-        return JudgedLink(of=each, judged=one.judged(reference, max(apart, beyond), least))
+        least = FLOOR_MODELLED if modelled else FLOOR_WARMING if each.warming else FLOOR
+        return JudgedLink(of=each, judged=one.judged(reference, max(by.apart, beyond), least))
 
     def again(several: Sequence[LinkSeries]) -> dict[Pair, JudgedLink]:
         levels = _levelled(several, design)
-        return {each.link.pair: judged(each, one, 0.0) for each, one in zip(several, levels, strict=True)}
+        return {each.link.pair: judged(each, one, nothing) for each, one in zip(several, levels, strict=True)}
 
-    found = [judged(*each) for each in zip(series, own, references.tolist(), strict=True)]
+    found = [
+        judged(each, one, plain if each.link.designed.left is None else of_all)
+        for each, one in zip(series, own, strict=True)
+    ]
     if modelled:
         first = {each.link.pair: each for each in found}
         quiet = [each for each in found if not each.departs]
@@ -156,7 +152,43 @@ def judged_links(
         whole = again([made for link in few if (made := _from_the_first(link, windows, as_designed)) is not None])
         first |= {pair: each for pair, each in whole.items() if _tells_more(each, first[pair])}
         found = [*first.values()]
-    return found, common
+    return found, plain.common
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ByMachine:
+    """What the machine does to all of several links."""
+
+    slower: float = 0.0  # the logarithm of how many times
+    later_ns: float = 0.0
+    apart: float = 0.0  # logarithm: so far they lie apart by themselves
+    least_ns: float  # so much later is none of its doing
+
+    def reference(self, expected_ns: float) -> float:
+        """Of a link whose messages take ``expected_ns``, the logarithm of how many times slower it is by that."""
+        return float(max(0.0, self.slower, np.log1p(self.later_ns / expected_ns)))
+
+    @property
+    def common(self) -> float:
+        """How many times slower all of them are."""
+        return float(np.exp(max(0.0, self.slower)))
+
+
+def _by_machine(warm: Sequence[tuple[Levelled, LinkSeries]], design: Design) -> _ByMachine | None:
+    """Of the links ``warm``; None: they are too few to tell."""
+    if len(lines([each.link for _, each in warm], design)) < LEAST_FOR_COMMON:
+        return None
+    group = peers([one.base for one, _ in warm], [one.base_error for one, _ in warm])
+    expected_ns = np.array([each.expected_ns for _, each in warm])
+    late_ns = np.expm1([one.base for one, _ in warm]) * expected_ns
+    least_ns = LEAST_LATE_NS
+    if len(late_ns) >= LEAST_FOR_SPREAD:
+        spread_ns = float(np.median(np.abs(late_ns - np.median(late_ns)))) / MAD_OF_NORMAL
+        least_ns = min(LEAST_LATE_NS, LEAST_LATE_MODELLED_NS + SPREADS * spread_ns)
+    return _ByMachine(
+        slower=group.reference, later_ns=_shared_ns(late_ns, expected_ns, group.fastest), apart=group.apart,
+        least_ns=least_ns,
+    )  # fmt: skip
 
 
 def _shared_ns(late_ns: Doubles, expected_ns: Doubles, fastest: Sequence[int]) -> float:
