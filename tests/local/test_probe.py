@@ -1,4 +1,4 @@
-"""A probe of a small scenario: the slowed host, the slowed link and one that carries next to nothing are named before any training."""
+"""A probe of a small scenario: the slow host, the slow link and one that is nearly dead are named before training."""
 
 import json
 import subprocess
