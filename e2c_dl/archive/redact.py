@@ -3,8 +3,8 @@
 Text that others' programs left (logs, what workers told and the workflow fetched) and the scenario are written anew,
 with REDACTED in place of what is known to be secret, and, but for the scenario, of what looks like it. Of this
 program's own records the texts are, never the keys: of what ranks say of themselves, exceptions of the user's program
-among it, also what looks like a secret. A file that was fetched, or
-that a traced script has written, is left out if it is no text and holds a secret.
+among it, also what looks like a secret. A file that was fetched, or that a traced script has written, is left out if it
+is no text and holds a secret.
 """
 
 from __future__ import annotations

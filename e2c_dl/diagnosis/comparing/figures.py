@@ -14,11 +14,9 @@ from e2c_dl.diagnosis.prefix import common_iterations
 from e2c_dl.diagnosis.states import training_ns
 from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.model import Phase, RankTrace, Spans, State, Trace
+from e2c_dl.worlds.virtual.tasks import MAIN
 
 Floats = npt.NDArray[np.float64]
-
-MAIN = 0
-"""The task of a rank that trains."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,19 +164,13 @@ def _hidden_delays(judged: Sequence[JudgedLink], design: Design) -> list[JudgedL
 
 
 def _unseen(judged: Sequence[JudgedLink], as_designed: AsDesigned) -> list[Departure]:
-    """Those of ``judged`` of which little would have been seen, as if all of their messages departed.
-
-    Each message is restored by itself: what luck took from one is none of the others'.
-    """
+    """Those of ``judged`` of which little would have been seen, as if all of their messages departed."""
     blind = [each for each in judged if not each.departs and each.resolution > BLIND]
     everywhere = [replace(each.judged, departs=np.ones_like(each.judged.departs)) for each in blind]
     found = [replace(each, judged=all_of_it) for each, all_of_it in zip(blind, everywhere, strict=True)]
     few = Kind(part=Part.RATE_DELAY_OR_LOSS)
     return [
-        replace(
-            _departure(each, replace(few, rate=each.judged.slowdown), as_designed),
-            restored=WhatIf(changes=(each_by_itself(each.link),)),
-        )
+        _departure(each, replace(few, rate=each.judged.slowdown), as_designed, luck=True)
         for each in found
         if each.judged.excess_s > 0
     ]
@@ -214,8 +208,13 @@ def _unjudged(carried: Sequence[ObservedLink], judged: Sequence[JudgedLink]) -> 
     return [Limitation.of(sentence, "link", links) for sentence, links in said.items()]
 
 
-def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden: bool = False) -> Departure:
-    """The departure of one link; of one whose services do not show it each message may be why it was waited for."""
+def _departure(
+    each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden: bool = False, luck: bool = False
+) -> Departure:
+    """The departure of one link; of one whose services do not show it each message may be why it was waited for.
+
+    ``luck``: it may be why, so that each message is restored by itself: what it took from one is none of the others'.
+    """
     link, judged = each.link, each.judged
     departs = each.of.messages(judged.windows)
     bits = float(wire_bits_of(link.rows["nbytes"][departs]).sum())
@@ -231,7 +230,7 @@ def _departure(each: JudgedLink, kind: Kind, as_designed: AsDesigned, *, hidden:
     return Departure(
         element=link.element, part=kind.part, when=when, slowdown=slowdown,
         observed=expected_bps / slowdown, expected=expected_bps, evidence=evidence,
-        restored=WhatIf(changes=(restored(each, kind, would_ns),)),
+        restored=WhatIf(changes=(each_by_itself(link) if luck else restored(each, kind, would_ns),)),
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
         later_s=_later_s(each, kind, departs),
     )  # fmt: skip

@@ -17,8 +17,8 @@ an end         as rate, nothing was lost, and its kernel waited for the receiver
 What departs for a part of the run is busy for longer then: of a sender that has little to send at a time, its kernel
 goes on telling the rate that it saw once. What stays within one machine crosses no network, and is not judged: its
 rates are those of memory, and of whoever had the processor. Fewer than LEAST_LINKS have no peers: then each is held to
-its own past, and what is slow all the time is not seen. Those that are asked to lose
-segments have no rate to be held to.
+its own past, and what is slow all the time is not seen. Those that are asked to lose segments have no rate to be held
+to.
 """
 
 from __future__ import annotations
