@@ -32,9 +32,8 @@ from e2c_dl.diagnosis.model import (
     Report,
 )
 from e2c_dl.diagnosis.observed import Observed, observe
-from e2c_dl.diagnosis.prefix import about_completeness, about_losses, at_own_pace
+from e2c_dl.diagnosis.prefix import about_completeness, about_losses
 from e2c_dl.diagnosis.references import Reference
-from e2c_dl.diagnosis.replay.throughput import throughput
 from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.resimulation.alike import by_other_luck
 from e2c_dl.diagnosis.resimulation.luck import averaged
@@ -92,9 +91,7 @@ def analyse(
     few = too_few(observed)
     departures = with_stalls(() if few else slow, stalled.found, observed.windows, design)
     is_undesigned = observed.collectives is not None and not design.some
-    own_pace = at_own_pace(prefix) and observed.collectives is None
-    trains = prefix.facts.get(CUT_BY_TIME)
-    replaying = throughput(replay, prefix, trains) if own_pace or trains else replay
+    own_pace, replaying = observed.own_pace, observed.replaying
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replaying.measured_ns / 1e9
     worth = [each for each in departures if each.excess_s >= least_s]
     mistimed_s = observed.mistimed_s
@@ -227,7 +224,7 @@ def _hosts(trace: Trace, messages: Messages, iterations: int) -> tuple[HostSumma
                 wall_s=states.wall_ns / 1e9,
                 compute_per_iteration_s=usual_s(compute_s(rank, iterations)[warm_up(iterations) :]),
                 complete=rank.complete,
-                iterations=len(rank.rows(Phase.ITERATION)),
+                iterations=int(rank.of(Phase.ITERATION)["iteration"].max(initial=-1)) + 1,
             )
         )
     return tuple(summaries)

@@ -21,15 +21,16 @@ from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.flows import ObservedFlow, observed_flows
 from e2c_dl.diagnosis.links import Designed, ObservedLink, in_service_order
 from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.diagnosis.prefix import common_iterations, common_prefix
+from e2c_dl.diagnosis.prefix import at_own_pace, common_iterations, common_prefix
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.replay import Replay, Stalls, prepare, prepare_library
+from e2c_dl.diagnosis.replay.throughput import Throughput, throughput
 from e2c_dl.diagnosis.replay.whatif import WhatIf
 from e2c_dl.diagnosis.resimulation.links import MeasuredLink, measured_links
 from e2c_dl.diagnosis.resimulation.measure import Changing, Retraining, edges_of
 from e2c_dl.diagnosis.resimulation.world import MeasuredWorld
-from e2c_dl.diagnosis.window import so_far
+from e2c_dl.diagnosis.window import CUT_BY_TIME, so_far
 from e2c_dl.topology import Bottleneck, Pair
 from e2c_dl.trace.collectives import Collectives, collectives, of_library
 from e2c_dl.trace.messages import Messages, join
@@ -74,6 +75,17 @@ class Observed:
         """(src rank, dst rank) -> one-way delay of each message, in service order."""
         ranks = {rank.host: rank.rank for rank in self.trace.ranks}  # links are told by hosts, replays by ranks
         return {(ranks[link.src], ranks[link.dst]): link.delay_ns for link in self.carried}
+
+    @property
+    def own_pace(self) -> bool:
+        """Whether ranks went at their own pace, and did not do equally many iterations."""
+        return at_own_pace(self.trace) and self.collectives is None
+
+    @cached_property
+    def replaying(self) -> Replay | Throughput:
+        """What tells by a replay what changes bring: of ranks at their own pace, how much all of them do together."""
+        trains = self.trace.facts.get(CUT_BY_TIME)
+        return throughput(self.replay, self.trace, trains) if self.own_pace or trains else self.replay
 
     @cached_property
     def replay(self) -> Replay:

@@ -23,7 +23,7 @@ MOST_IDLE = 1_000
 class LinkRow:
     """One directed link; ``fidelity`` is None where links.json lacks it, ``used`` where training did not use it.
 
-    ``unshaped``: there is a scenario, and no rule of it names this link.
+    ``unshaped``: there is a scenario, and no rule of it names this link. ``untraced``: an end of it left no trace.
     """
 
     src: str
@@ -31,10 +31,16 @@ class LinkRow:
     fidelity: LinkFidelity | None = None
     used: LinkSummary | None = None
     unshaped: bool = False
+    untraced: bool = False
 
     @property
     def pair(self) -> Pair:
         return self.src, self.dst
+
+    @property
+    def unused(self) -> str:
+        """What is known of its use where that is nothing, for people."""
+        return "not traced" if self.untraced else "not used"
 
     @property
     def measured(self) -> Measured | None:
@@ -131,10 +137,19 @@ def link_rows(rows: Sequence[Mapping[str, Any]], report: Report) -> tuple[LinkRo
     order = [*used, *sorted(measured.keys() - {*of.values()})]
     known = {pair: measured.get(of.get(pair, pair)) for pair in order}
     ruled = bool(measured) or report.reference == DESIGN  # a network without any rule leaves no row
+    lost = {*report.untraced}
     return tuple(
-        LinkRow(src=p[0], dst=p[1], fidelity=known[p], used=used.get(p), unshaped=ruled and known[p] is None)
-        for p in order
-    )
+        LinkRow(
+            src=p[0], dst=p[1], fidelity=known[p], used=used.get(p), unshaped=ruled and known[p] is None,
+            untraced=p not in used and not lost.isdisjoint(p),
+        ) for p in order
+    )  # fmt: skip
+
+
+def unused_words(rows: Iterable[LinkRow]) -> str:
+    """``that training did not use``, of links that it did not as far as traces tell."""
+    lost = any(row.untraced for row in rows)
+    return "that training did not use, or whose use is not traced" if lost else "that training did not use"
 
 
 def links_off(rows: Iterable[LinkRow]) -> int:

@@ -23,7 +23,7 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import ElementKind, HostSummary, Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
-from e2c_dl.report.rows import MOST_IDLE, LinkRow, link_rows, links_off
+from e2c_dl.report.rows import MOST_IDLE, LinkRow, link_rows, links_off, unused_words
 from e2c_dl.report.verdict import Tone, verdict_of
 
 TONES = {Tone.CULPRITS: "bold red", Tone.HEALTHY: "bold green", Tone.UNDECIDED: "bold yellow"}
@@ -101,9 +101,11 @@ def _first(sentences: Sequence[str], most: int, what: str) -> list[str]:
 
 def _totals(report: Report) -> Text:
     iterations = words.iterations(report)
+    lost = formatting.count(len(report.untraced), "worker")
+    untraced = f", and {lost} without a trace" if report.untraced else ""
     return Text(
         f"{iterations} iteration{'s' * (iterations != '1')} in {formatting.seconds(report.run_s)}, "
-        f"{words.pace(report)}, on {formatting.count(len(report.hosts), 'worker')}."
+        f"{words.pace(report)}, on {formatting.count(len(report.hosts), 'worker')}{untraced}."
     )
 
 
@@ -154,7 +156,7 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
             row.designed_rate,
             row.requested_rate,
             row.measured_rate,
-            formatting.rate(row.used.rate_bps) if row.used else "not used",
+            formatting.rate(row.used.rate_bps) if row.used else row.unused,
             row.requested_round_trip,
             row.measured_round_trip,
             style="red" if row.pair in culprits else "yellow" if row.deviates else None,
@@ -162,7 +164,7 @@ def _links(rows: Sequence[LinkRow], report: Report) -> Table:
     hidden = len(rows) - len(shown)
     if hidden > 0:
         where = "on the page" if len(others) <= MOST_IDLE else f"in {layout.LINKS}"
-        table.caption = f"... and {formatting.count(hidden, 'link')} more that training did not use, {where}"
+        table.caption = f"... and {formatting.count(hidden, 'link')} more {unused_words(others)}, {where}"
     return table
 
 

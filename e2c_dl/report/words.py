@@ -25,6 +25,8 @@ def iterations(report: Report) -> str:
     each = [host.iterations for host in report.hosts if host.complete]
     if not each or max(each) <= report.iterations:
         return str(report.iterations)
+    if len(each) == len(report.hosts) and min(each) == max(each):  # the trace of some host lacks a few
+        return str(max(each))
     told = f"{min(each)} to {max(each)}" if min(each) < max(each) else f"{max(each)}"
     return f"{told} ({sum(each)} in all)"
 
@@ -34,10 +36,11 @@ def pace(report: Report) -> str:
     iterations ``447 ms each (median 355 ms), 3.58 s per round of 8``.
     """
     median = formatting.seconds(report.iteration_s)
-    own_pace = "(" in iterations(report)
-    if own_pace:
+    told = iterations(report)
+    if "(" in told:  # at their own pace
         return f"{median} each (median of the slowest)"
-    if not report.iteration_s > 0 or abs(report.mean_iteration_s / report.iteration_s - 1) <= SAME_PACE:
+    lacks = told != str(report.iterations)  # so that nobody knows how long all of them took
+    if lacks or not report.iteration_s > 0 or abs(report.mean_iteration_s / report.iteration_s - 1) <= SAME_PACE:
         return f"{median} each (median)"
     mean = f"{formatting.seconds(report.mean_iteration_s)} each (median {median})"
     if report.round_iterations == 1:

@@ -67,7 +67,8 @@ def predict(run: MeasuredRun, changed: Changed, tell: Callable[[Doing], None]) -
         _check_seen(run, change)
         _check_known(run)
         prediction = replace(_replayed(run.observed, change), least_s=math.nan, most_s=math.nan)
-        limitations = (f"{run.incomplete}; replayed as far as all ranks came, in its order, without an interval.",)
+        far = "each rank" if run.observed.own_pace else "all ranks"
+        limitations = (f"{run.incomplete}; replayed as far as {far} came, in its order, without an interval.",)
     return Answer(
         scenario=run.archive.run.scenario, changed=changed, prediction=prediction, limitations=limitations,
         samples=(sum(run.scenario.training.batch_sizes), sum(after.training.batch_sizes)),
@@ -134,9 +135,10 @@ def _check_known(run: MeasuredRun) -> None:
 
 
 def _replayed(observed: Observed, change: WhatIf) -> Prediction:
-    replay = observed.replay
-    measured_s = replay.measured_ns / 1e9
-    predicted_s = measured_s * replay.run_ns(change) / replay.replayed_ns
+    replaying = observed.replaying
+    measured_s = replaying.measured_ns / 1e9
+    (predicted_ns,) = replaying.runs_ns([change])
+    predicted_s = measured_s * predicted_ns / replaying.replayed_ns
     return Prediction(
         measured_s=measured_s, predicted_s=predicted_s, least_s=predicted_s, most_s=predicted_s, method=Method.REPLAY
     )

@@ -21,6 +21,7 @@ from e2c_dl.archive.records import HostFacts
 from e2c_dl.diagnosis.links import Designed
 from e2c_dl.diagnosis.model import ElementKind
 from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
+from e2c_dl.diagnosis.prefix import lacks_iterations
 from e2c_dl.diagnosis.replay.columns import Longs
 from e2c_dl.diagnosis.replay.replay import NO_STALLS, Stalls
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Change, WhatIf
@@ -125,6 +126,8 @@ class Retraining:
         for rank in trace.ranks:
             iterations = int((rank.spans["phase"] == Phase.ITERATION).sum())
             if not rank.complete or iterations != (wanted or iterations):
+                if lacks_iterations(rank):
+                    return f"trace of {rank.host} lacks iterations before its last"
                 return f"trace of {rank.host} ends after {iterations} of {wanted or 'its'} iterations"
             if buckets_of(rank) != len(self.layout.buckets):
                 return f"trace of {rank.host} has not the {len(self.layout.buckets)} buckets of gradients it names"

@@ -15,7 +15,7 @@ from e2c_dl.archive.run import Outcome, Run
 from e2c_dl.diagnosis.model import Report
 from e2c_dl.diagnosis.states import State
 from e2c_dl.report import words
-from e2c_dl.report.rows import MOST_IDLE, LinkRow
+from e2c_dl.report.rows import MOST_IDLE, LinkRow, unused_words
 from e2c_dl.report.verdict import verdict_of
 from e2c_dl.topology import Pair
 
@@ -212,12 +212,12 @@ def links(rows: Sequence[LinkRow], culprits: Collection[Pair]) -> str:
     if len(others) <= UNFOLDED:
         return section("Links", caption, table(head, [*telling, *idle]))
     here = f" (here the first {MOST_IDLE}, in links.json all)" if len(others) > MOST_IDLE else ""
-    rest = folded(table(head, idle), len(others), f"links more that training did not use{here}")
+    rest = folded(table(head, idle), len(others), f"links more {unused_words(others)}{here}")
     return section("Links", caption, (table(head, telling) if telling else "") + rest)
 
 
 def _link(row: LinkRow, culprits: Collection[Pair]) -> tuple[str, Sequence[Cell]]:
-    sent = f"{formatting.size(row.used.sent_bytes)} · {row.used.messages}" if row.used else "not used"
+    sent = f"{formatting.size(row.used.sent_bytes)} · {row.used.messages}" if row.used else row.unused
     off = "n off" if row.deviates else "n"
     cells = [
         (f"{row.src} → {row.dst}", ""),

@@ -1,14 +1,16 @@
-"""The page's table of links: all are in it, and many that training did not use are behind a click."""
+"""Links and workers that training did not use, or of which nobody knows: as the page and the terminal tell them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 import sample_report as sample
 
+from e2c_dl.report import terminal, words
 from e2c_dl.report.page import sections
-from e2c_dl.report.rows import LinkRow, link_rows
+from e2c_dl.report.rows import LinkRow, link_rows, unused_words
 
 
 def rows(idle: int) -> list[LinkRow]:
@@ -25,3 +27,31 @@ def test_links_that_training_did_not_use_hide_no_other_section(idle: int) -> Non
     assert shown == len(rows(0)) + (idle if idle <= sections.UNFOLDED else 0)
     assert hidden.count('<td class="n">not used</td>') == (idle if idle > sections.UNFOLDED else 0)
     assert (f"{idle} links more that training did not use" in hidden) == (idle > sections.UNFOLDED)
+
+
+def test_a_link_of_a_host_without_a_trace_is_not_said_to_be_unused() -> None:
+    """What it carried, if it did, nobody knows."""
+    whole = sample.report(sample.activity(6))
+    idle = next(row for row in link_rows(sample.links(), replace(whole, links=())) if not row.used)
+    torn = replace(whole, links=(), untraced=(idle.dst,))
+    found = {row.pair: row for row in link_rows(sample.links(), torn)}
+    assert found[idle.pair].unused == "not traced"
+    assert '<td class="n">not traced</td>' in sections.links(list(found.values()), ())
+    assert unused_words(found.values()) == "that training did not use, or whose use is not traced"
+    apart = [row for row in found.values() if idle.dst not in row.pair]
+    assert {row.unused for row in apart} <= {"not used"}
+
+
+def test_how_many_workers_left_no_trace_is_told_beside_those_that_did() -> None:
+    whole = sample.report(sample.activity(6))
+    assert "on 1 worker, and 5 workers without a trace." in str(
+        terminal._totals(replace(whole, hosts=whole.hosts[:1], untraced=("a", "b", "c", "d", "e")))
+    )
+
+
+def test_iterations_that_a_trace_lacks_make_no_rank_go_at_its_own_pace() -> None:
+    whole = sample.report(sample.activity(6))
+    hosts = tuple(replace(each, iterations=60, complete=True) for each in whole.hosts)
+    lacking = replace(whole, hosts=hosts, iterations=10)
+    assert words.iterations(lacking) == "60"
+    assert words.pace(lacking).endswith(" each (median)")
