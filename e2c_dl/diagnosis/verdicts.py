@@ -29,7 +29,7 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import ElementKind
 from e2c_dl.diagnosis.observed import Observed, observe
 from e2c_dl.diagnosis.references import reference_of
-from e2c_dl.diagnosis.window import BEGAN, last_of
+from e2c_dl.diagnosis.window import growing, last_of
 from e2c_dl.errors import AnalysisError
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.strategies.base import Slow, Verdict
@@ -102,16 +102,15 @@ class Judge:
 
     def _trace(self, now_ns: int | None) -> Trace:
         """All that is kept, on one clock."""
-        ranks, began_ns = [], []
+        ranks, began_ns = [], {}
         for number, (grown, host) in enumerate(zip(self._grown, self._scenario.topology.ranks, strict=True)):
             clock = self._clocks[number] or ClockAlignment()
             spans = _on_reference(grown.spans, clock)
             if now_ns is not None:
                 spans = spans[spans["end_ns"] <= now_ns]
             ranks.append(RankTrace(rank=number, host=host.name, layer=host.layer, spans=spans, clock=clock))
-            began_ns.append(int(clock.align(np.array([grown.began_ns or 0]))[0]))
-        unaligned = tuple(host for host, rank in self._hosts.items() if self._clocks[rank] is None)
-        return Trace(ranks=tuple(ranks), facts={BEGAN: min(began_ns), "hosts_without_clock": unaligned})
+            began_ns[host.name] = grown.began_ns or 0
+        return growing(ranks, began_ns, [host for host, rank in self._hosts.items() if self._clocks[rank] is None])
 
     def _cut(self, trace: Trace) -> Trace | None:
         """The iterations to judge by; what is older is forgotten. None: some rank has too few in ``trace``."""

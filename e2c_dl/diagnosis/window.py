@@ -14,15 +14,18 @@ began in the middle. When training itself began stands in the trace's facts: sch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.prefix import training_span
+from e2c_dl.errors import AnalysisError
+from e2c_dl.trace.clocks.unaligned import laid
 from e2c_dl.trace.messages import keys
-from e2c_dl.trace.model import Phase, Spans, Trace
+from e2c_dl.trace.model import Phase, RankTrace, Spans, Trace
 
 BEGAN = "began_ns"
 """Of a trace's facts: when training began, where its spans do not tell."""
@@ -41,6 +44,19 @@ def began_ns(trace: Trace) -> int:
     if BEGAN in trace.facts:
         return int(trace.facts[BEGAN])
     return min(int(rank.of(Phase.ITERATION)["start_ns"].min(initial=_NEVER_NS)) for rank in trace.ranks)
+
+
+def growing(ranks: Sequence[RankTrace], own_began_ns: Mapping[str, int], unaligned: Sequence[str]) -> Trace:
+    """The trace of ``ranks`` so far, each on the clock that it has; ``own_began_ns``: when each host began to train, on
+    its own. Clocks of hosts ``unaligned``, of which nobody knows how they go, are laid where they contradict nothing.
+    """
+    trace = Trace(
+        ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)), facts={"hosts_without_clock": tuple(unaligned)}
+    )
+    with suppress(AnalysisError):  # of what is named twice, whoever analyses it tells
+        trace = laid(trace, unaligned)
+    began = (int(rank.clock.align(np.array([own_began_ns[rank.host]]))[0]) for rank in trace.ranks)
+    return replace(trace, facts={**trace.facts, BEGAN: min(began)})
 
 
 def window(trace: Trace, first: int, stop: int) -> Trace:

@@ -18,8 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
 from e2c_dl.archive import layout
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.run import read_run
@@ -32,7 +30,7 @@ from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.references import reference_of
 from e2c_dl.diagnosis.shown.activity import from_trace
 from e2c_dl.diagnosis.shown.heat import heat_of
-from e2c_dl.diagnosis.window import BEGAN, last_of
+from e2c_dl.diagnosis.window import growing, last_of
 from e2c_dl.errors import AnalysisError, ArchiveError
 from e2c_dl.formatting import count
 from e2c_dl.report.live import Now
@@ -174,16 +172,14 @@ class Watch:
 
     def _trace(self) -> Trace:
         """All that was kept, on one clock."""
-        ranks, began_ns, unaligned = [], [], []
+        ranks, began_ns, unaligned = [], {}, []
         for host, grown in self._grown.items():
             records = HostRecords(self._small / host)
             if not (records.path / layout.CLOCK).is_file():
                 unaligned.append(host)
-            clock = records.clock()
-            ranks.append(_aligned(grown, clock))
-            began_ns.append(int(clock.align(np.array([grown.began_ns or 0]))[0]))
-        facts = {BEGAN: min(began_ns), "hosts_without_clock": tuple(unaligned)}
-        return Trace(ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)), facts=facts)
+            ranks.append(own := _aligned(grown, records.clock()))
+            began_ns[own.host] = grown.began_ns or 0
+        return growing(ranks, began_ns, unaligned)
 
     def _refresh(self) -> None:
         """Fetch hosts' small files, if it is time: they say how clocks run, and what was changed on purpose."""
