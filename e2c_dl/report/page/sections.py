@@ -158,12 +158,13 @@ def tiles(report: Report, progress: Sequence[Progress]) -> str:
     accuracy = next((row.accuracy for row in reversed(progress) if row.accuracy is not None), None)  # not each has one
     loss = next((row.loss for row in reversed(progress) if row.loss is not None), None)
     sent = sum(link.sent_bytes for link in report.links)
+    least = f"≥ {formatting.size(sent)}" if sent else formatting.DASH  # messages of whole traces alone are known
     took, how = words.pace(report).split(" each ", 1)
     figures = {
         "time of what all finished" if words.is_cut(report) else "run time": formatting.seconds(report.run_s),
         "iterations": words.iterations(report),
         f"iteration {how}": took,
-        "sent over links": formatting.size(sent),
+        "sent over links": least if report.untraced else formatting.size(sent),
         "final loss": formatting.DASH if loss is None else f"{loss:.3g}",
         "accuracy": formatting.percent(accuracy),
     }

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 import sample_report as sample
 
+from e2c_dl import formatting
 from e2c_dl.report import terminal, words
 from e2c_dl.report.page import sections
 from e2c_dl.report.rows import LinkRow, link_rows, unused_words
@@ -55,3 +56,12 @@ def test_iterations_that_a_trace_lacks_make_no_rank_go_at_its_own_pace() -> None
     lacking = replace(whole, hosts=hosts, iterations=10)
     assert words.iterations(lacking) == "60"
     assert words.pace(lacking).endswith(" each (median)")
+
+
+def test_what_hosts_without_a_trace_sent_is_not_nothing() -> None:
+    whole = sample.report(sample.activity(6))
+    sent = formatting.size(sum(link.sent_bytes for link in whole.links))
+    for links, told in ((whole.links, f"≥ {sent}"), ((), formatting.DASH)):
+        tiles = sections.tiles(replace(whole, links=links, untraced=("edge-9",)), ())
+        assert f"<b>{told}</b><span>sent over links</span>" in tiles
+    assert f"<b>{sent}</b><span>sent over links</span>" in sections.tiles(whole, ())
