@@ -27,6 +27,7 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.prefix import most_iterations
+from e2c_dl.diagnosis.window import CUT_BY_TIME
 from e2c_dl.trace.model import GRADIENT, Phase, RankTrace, Trace
 from e2c_dl.trace.warm_up import warm_up
 
@@ -51,7 +52,10 @@ def heat_of(observed: Observed) -> Heat:
     """The heat of the iterations that all ranks finished."""
     prefix, iterations, design, links = observed.trace, observed.iterations, observed.design, observed.carried
     flows = observed.flows
-    rows = [*_hosts(prefix.ranks, iterations, design), *(_link(link, iterations) for link in links)]
+    rows = [
+        *_hosts(prefix.ranks, iterations, design),
+        *(_link(link, _numbers(link, prefix), iterations) for link in links),
+    ]
     rows += [_flow(flow, iterations) for flow in flows]
     start_ns, end_ns = _bounds_ns(prefix, iterations)
     return Heat(
@@ -97,10 +101,24 @@ def _normal_s(rank: RankTrace, iterations: int, design: Design) -> Floats:
     return np.where(spent > 0, spent, np.nan)
 
 
-def _link(link: ObservedLink, iterations: int) -> Row:
+def _numbers(link: ObservedLink, prefix: Trace) -> npt.NDArray[np.int64]:
+    """The iteration of each message of ``link``: in a trace that is cut by time, the one that its sender was in, or its
+    receiver, where the sender trains no more.
+    """
+    trains = prefix.facts.get(CUT_BY_TIME)
+    if trains is None:
+        return np.asarray(link.rows["iteration"], dtype=np.int64)
+    ranks = {rank.host: rank for rank in prefix.ranks}
+    told = next((ranks[host] for host in link.pair if ranks[host].rank in trains), ranks[link.src])
+    own = told.of(Phase.ITERATION)
+    place = np.searchsorted(np.sort(own["start_ns"]), link.rows["send_start_ns"], side="right") - 1
+    return np.where(place >= 0, np.sort(own["iteration"])[np.maximum(0, place)], -1)
+
+
+def _link(link: ObservedLink, numbers: npt.NDArray[np.int64], iterations: int) -> Row:
     """Of one link; where no rate is designed, or segments are lost by design, against its own median."""
-    kept = (link.rows["iteration"] >= 0) & (link.rows["iteration"] < iterations)
-    number = link.rows["iteration"][kept]
+    kept = (numbers >= 0) & (numbers < iterations)
+    number = numbers[kept]
     spent = np.bincount(number, weights=(link.services_ns + link.delay_ns)[kept], minlength=iterations)
     took_ns = np.where(np.bincount(number, minlength=iterations) > 0, spent, math.nan).astype(np.float64)
     if not link.judgeable:

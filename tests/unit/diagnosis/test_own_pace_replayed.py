@@ -16,6 +16,7 @@ from e2c_dl.diagnosis.prefix import at_own_pace
 from e2c_dl.diagnosis.references import Reference
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout
+from e2c_dl.diagnosis.shown.heat import heat_of
 from e2c_dl.diagnosis.window import CUT_BY_TIME, last_of
 from e2c_dl.trace.model import Phase, Spans, Trace
 from e2c_dl.worlds.allotment import SharedCount
@@ -24,6 +25,7 @@ from e2c_dl.worlds.virtual import LinkModel
 SIZE, BUCKETS, LINK = 5, (8_000, 4_000), LinkModel(rate_bps=20e6, delay_s=0.005)
 BUDGET = partial(SharedCount, 150.0, [1] * SIZE)
 SLOW = ((2, 1), (2, 3))
+SLOW_NAMES = ("edge-3 -> edge-2", "edge-3 -> edge-4")
 REPLAYED = "cannot be simulated again ({}): savings and bottlenecks are of a replay, in which nobody decides otherwise."
 
 
@@ -78,6 +80,9 @@ def test_where_all_broke_off_each_is_judged_by_all_that_it_has_finished(
     assert min(finished) < max(finished) / 2
     observed = observe(broken, replace(reference, own_pace=True))
     assert [len(rank.of(Phase.ITERATION)) for rank in observed.trace.ranks] == finished
+    heat = heat_of(observed)
+    slowest = [np.nanmedian(heat.slowdown[list(map(str, heat.elements)).index(name)]) for name in SLOW_NAMES]
+    assert min(slowest) > 5  # its messages are in the iterations in which they were sent
     report = analyse(broken, reference, observed=observed)
     assert {str(each.element) for each in report.culprits} == {"edge-3 -> edge-2", "edge-3 -> edge-4"}
     assert f"figures per iteration are of the first {min(finished)} of each." in report.limitations[0]
