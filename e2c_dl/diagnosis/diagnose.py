@@ -13,15 +13,17 @@ The one module of diagnosis that opens files: all others are functions of values
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import ReadArchive
 from e2c_dl.beneath import Place
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.model import Finding, Limitation, Report
 from e2c_dl.diagnosis.observed import observe
-from e2c_dl.diagnosis.prefix import common_prefix
+from e2c_dl.diagnosis.prefix import common_prefix, lacks_iterations
 from e2c_dl.diagnosis.references import Reference, reference_of
 from e2c_dl.diagnosis.replay.critical import CriticalSteps
 from e2c_dl.diagnosis.resimulation.measure import Retraining
@@ -30,12 +32,16 @@ from e2c_dl.diagnosis.scripts import script_reference
 from e2c_dl.diagnosis.shown.activity import Activity, from_trace
 from e2c_dl.diagnosis.shown.heat import Heat, heat_of
 from e2c_dl.diagnosis.shown.panels import Changed, Recorded
+from e2c_dl.diagnosis.window import began_ns, longest
 from e2c_dl.errors import AnalysisError, ArchiveError, ScenarioError
 from e2c_dl.scenario.budget import Unit
 from e2c_dl.scenario.load import load
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.trace.collectives import of_library
 from e2c_dl.trace.model import Trace
+
+_ONSET = re.compile(r"\b(iteration )([0-9]+)( \(second )")
+"""As Stretches describe it."""
 
 ReadRun = tuple[Trace, Scenario | None, Reference]
 """What :func:`read_run` gives."""
@@ -53,6 +59,8 @@ class Diagnosis:
     heat: Heat | None = None
     critical: CriticalSteps | None = None  # of the timeline
     changed: Changed | None = None  # None: nothing changed or was shared while training ran
+    first: int = 0  # iteration that is judged: what was before is lost, or long over
+    first_s: float = 0.0  # of training: when that began
 
 
 def diagnose(archive: ReadArchive) -> Diagnosis:
@@ -61,13 +69,55 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     Raises: AnalysisError if there is no trace, or it cannot be analysed; ArchiveError, ScenarioError.
     """
     trace, scenario, reference = read_run(archive)
-    observed = observe(trace, reference)
+    kept, first = (trace, 0) if reference.own_pace else longest(trace)
+    observed = observe(kept, reference)
+    report = analyse(kept, reference, None if first else retraining_of(archive, scenario, trace), observed)
+    activity, first_s = from_trace(observed.trace, observed.messages), 0.0
+    if first:
+        firsts = dict.fromkeys(kept.hosts, first)
+        activity, report = (
+            activity.numbered_from(firsts),
+            _with(numbered_from(report, firsts), _lost(trace, report, first)),
+        )
+        first_s = (began_ns(replace(kept, facts={})) - began_ns(kept)) / 1e9
     return Diagnosis(
-        report=analyse(trace, reference, retraining_of(archive, scenario, trace), observed),
-        activity=from_trace(observed.trace, observed.messages),
+        report=report,
+        activity=activity,
         heat=heat_of(observed),
         critical=observed.replay.critical.steps(),
         changed=changed_in(archive, trace),
+        first=first,
+        first_s=first_s,
+    )
+
+
+def numbered_from(report: Report, firsts: Mapping[str, int]) -> Report:
+    """``report`` with onsets in iterations of the run; ``firsts``: of each host the first one that it has."""
+
+    def moved(finding: Finding) -> Finding:
+        first = firsts.get(finding.elements[0].src, min(firsts.values()))
+
+        def later(told: re.Match[str]) -> str:
+            return f"{told[1]}{int(told[2]) + first}{told[3]}"
+
+        then = replace(finding.when, onset_iteration=finding.when.onset_iteration + first)
+        return replace(finding, when=then, evidence=_ONSET.sub(later, finding.evidence))
+
+    findings, culprits = tuple(map(moved, report.findings)), tuple(map(moved, report.culprits))
+    return replace(report, findings=findings, culprits=culprits)
+
+
+def _lost(trace: Trace, report: Report, first: int) -> Limitation:
+    """Why ``report`` begins with iteration ``first``."""
+    hosts = [rank.host for rank in trace.ranks if lacks_iterations(rank)]
+    judged = f"judged are the {report.iterations} from iteration {first} on, the most in a row that all ranks have"
+    return Limitation.of("The trace of {} lacks iterations: " + judged + ".", "host", hosts)
+
+
+def _with(report: Report, limitation: Limitation) -> Report:
+    concerned = {limitation.sentence: limitation.names} if limitation.names else {}
+    return replace(
+        report, limitations=(limitation.sentence, *report.limitations), concerned={**concerned, **report.concerned}
     )
 
 

@@ -43,7 +43,7 @@ def common_iterations(trace: Trace) -> int:
     if _finished(least) == 0:
         there = _iterations(least)
         why = f"iterations 0 to {there[0] - 1} of it are lost" if len(there) else "it holds no finished iteration"
-        remedy = "analyses begin with the first" if len(there) else _remedy(trace)
+        remedy = "of ranks in step, e2c-dl report judges what is there" if len(there) else _remedy(trace)
         raise AnalysisError(f"trace of {least.host}: {why}; {remedy}")
     return _finished(least)
 

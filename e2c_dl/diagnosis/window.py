@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from e2c_dl.errors import AnalysisError
 from e2c_dl.trace.clocks.unaligned import laid
 from e2c_dl.trace.messages import keys
 from e2c_dl.trace.model import Phase, RankTrace, Spans, Trace
+from e2c_dl.trace.propagation.connections import LinkTraffic
 
 BEGAN = "began_ns"
 """Of a trace's facts: when training began, where its spans do not tell."""
@@ -62,6 +64,29 @@ def growing(ranks: Sequence[RankTrace], own_began_ns: Mapping[str, int], unalign
 def window(trace: Trace, first: int, stop: int) -> Trace:
     """Iterations ``first`` to ``stop - 1`` of ``trace``, all of which every rank has finished."""
     return _cut(trace, [_within(rank.spans, first, stop) for rank in trace.ranks])
+
+
+def longest(trace: Trace) -> tuple[Trace, int]:
+    """(the most iterations in a row that every rank has finished, the first of them), of ranks in step.
+
+    ``trace`` itself, and 0, where it begins with them: what is lost is behind, if anything.
+    """
+    own = [np.unique(_iterations(rank.spans)["iteration"]) for rank in trace.ranks]
+    shared = reduce(np.intersect1d, own) if own else np.empty(0, dtype=np.int32)
+    most = max(np.split(shared, np.flatnonzero(np.diff(shared) != 1) + 1), key=len)
+    first = int(most[0]) if len(most) else 0
+    if not first:
+        return trace, 0
+    connections = replace(
+        trace.connections, links=tuple(_from_iteration(link, first) for link in trace.connections.links)
+    )
+    return replace(window(trace, first, first + len(most)), connections=connections), first
+
+
+def _from_iteration(link: LinkTraffic, first: int) -> LinkTraffic:
+    rows = link.per_iteration[link.per_iteration["iteration"] >= first]
+    rows["iteration"] -= first  # a copy's
+    return replace(link, per_iteration=rows)
 
 
 def last_of(trace: Trace, *, last: int, fewest: int, own_pace: bool) -> tuple[Trace, dict[str, int]] | None:

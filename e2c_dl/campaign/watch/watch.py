@@ -10,7 +10,6 @@ Nothing is written where the run is, and nothing asked of its processes: it does
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -24,8 +23,8 @@ from e2c_dl.archive.run import read_run
 from e2c_dl.campaign.watch.standstill import Standstill
 from e2c_dl.campaign.watch.tails import tail_of
 from e2c_dl.diagnosis.analyse import analyse
-from e2c_dl.diagnosis.diagnose import Diagnosis
-from e2c_dl.diagnosis.model import Element, Finding, Report
+from e2c_dl.diagnosis.diagnose import Diagnosis, numbered_from
+from e2c_dl.diagnosis.model import Element
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.references import reference_of
 from e2c_dl.diagnosis.shown.activity import from_trace
@@ -46,8 +45,6 @@ from e2c_dl.worlds.allotment import own_pace
 
 FEWEST = 4  # the first two warm up, and of fewer no median says anything
 REFRESH_S = 10.0  # clocks and changes are asked for so often
-_ONSET = re.compile(r"\b(iteration )([0-9]+)( \(second )")
-"""As Stretches describe it."""
 _FILES = (layout.FACTS, layout.CLOCK, layout.CHANGES, layout.WORKER_CHANGES)
 _TIMES = ("posted_ns", "start_ns", "end_ns")
 
@@ -144,7 +141,7 @@ class Watch:
             heat = heat_of(observed)
         except AnalysisError as error:
             return replace(seen, not_yet=(str(error),))
-        report = _numbered_from(report, firsts)
+        report = numbered_from(report, firsts)
         named = {finding.element for finding in report.culprits}
         self._since = {element: self._since.get(element, self._by_now(element, seen.stop)) for element in named}
         diagnosis = Diagnosis(
@@ -193,22 +190,6 @@ class Watch:
                 if content is not None:
                     (folder / name).write_bytes(content)
         self._refreshed_s = time.monotonic()
-
-
-def _numbered_from(report: Report, firsts: Mapping[str, int]) -> Report:
-    """``report`` with onsets in iterations of the run; ``firsts``: of each host the first one that it has."""
-
-    def moved(finding: Finding) -> Finding:
-        first = firsts.get(finding.elements[0].src, min(firsts.values()))
-
-        def later(told: re.Match[str]) -> str:
-            return f"{told[1]}{int(told[2]) + first}{told[3]}"
-
-        then = replace(finding.when, onset_iteration=finding.when.onset_iteration + first)
-        return replace(finding, when=then, evidence=_ONSET.sub(later, finding.evidence))
-
-    findings, culprits = tuple(map(moved, report.findings)), tuple(map(moved, report.culprits))
-    return replace(report, findings=findings, culprits=culprits)
 
 
 def _aligned(grown: GrowingSpans, clock: ClockAlignment) -> RankTrace:

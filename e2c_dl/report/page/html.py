@@ -128,11 +128,12 @@ def _figures(source: Source) -> list[str]:
         made.append(sections.states(report, time, hosts))
         drawn = topology(report.hosts, rows, hosts, links)
         made.append(sections.section(*sections.TOPOLOGY, embedded("topology", drawn, "Hosts and links")))
-    made.append(heat.section(source.diagnosis.heat, report.blamed))
+    made.append(heat.section(source.diagnosis.heat, report.blamed, source.diagnosis.first))
     if activity is not None and activity.lanes:
+        onsets_s = {who: each - source.diagnosis.first_s for who, each in words.onsets_s(report).items()}
         made.append(
             timeline.section(
-                timeline.timeline(activity, hosts, links, source.diagnosis.critical, words.onsets_s(report)),
+                timeline.timeline(activity, hosts, links, source.diagnosis.critical, onsets_s),
                 whole="What all ranks finished" if words.is_cut(report) else "The run",
             )
         )
