@@ -9,9 +9,9 @@
                | others only ITERATION            |
 
 An iteration is *slow* if it lasted at least :data:`SLOW` times the median of the last :data:`REMEMBERED`, itself
-included; one that has lasted so long by now is, whenever it ends. A span counts as :data:`SPAN_BYTES`, the most that it can take, whatever the file's true size: what is kept
-depends on what was recorded, never on when it was written. Spans of no iteration are kept as they come. What comes for
-an iteration after its end goes where the others went.
+included; one that has lasted so long by now is, whenever it ends. A span counts as :data:`SPAN_BYTES`, the most that it
+can take, whatever the file's true size: what is kept depends on what was recorded, never on when it was written. Spans
+of no iteration are kept as they come. What comes for an iteration after its end goes where the others went.
 """
 
 from __future__ import annotations
