@@ -113,13 +113,14 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
 
     Each item of an iterable is one iteration; numbers begin with 0 and go on from one loop to the next, as of epochs.
     That which a loop is left in ends with its last step, or span of :data:`WORK`; without one it is none. With a
-    number, the block is that iteration, unless it raises; numbers that begin anew are counted on instead, and that is
-    said. Spans that are recorded meanwhile belong to it. The thread
+    number, the block is that iteration, unless it raises; numbers that do not begin with 0, or begin anew, are counted
+    on instead, and that is said. Spans that are recorded meanwhile belong to it. The thread
     of the first one is that which trains. Outside of a run, and in other threads, nothing is recorded.
     """
 
     def __init__(self, what: int | Iterable[Item]) -> None:
         self._what, self._counts = what, False
+        self._given = True  # by the script, what it is
         self._number = -1  # of the iteration that is under way
 
     def __iter__(self) -> Iterator[Item]:
@@ -129,6 +130,7 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
         while True:
             session = _session()
             own: iteration[Item] = iteration(0 if session is None else session.iterations_done)
+            own._given = False
             with own:
                 try:  # what it takes to make an item is a part of its iteration
                     item = next(items)
@@ -151,8 +153,9 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
             session.explicit, session.main = True, get_ident()
         self._counts = session is not None and _trains(session)
         if session is not None and self._counts:
-            self._number = max(self._what, session.iterations_done)
-            if self._number > self._what:
+            counted = _counted(session, self._what) if self._given else self._what
+            self._number = max(counted, session.iterations_done)
+            if self._number > counted:
                 session.limited("numbers given to trace.iteration began anew: iterations are counted on instead")
             session.begin_iteration(self._number)
 
@@ -198,6 +201,15 @@ def span(phase: str, *, bucket: int = -1, nbytes: int = 0, kind: str = "other", 
             )  # fmt: skip
     if found in WORK:
         session.worked_ns = end_ns
+
+
+def _counted(session: Session, given: int) -> int:
+    """The number ``given`` as iterations are counted: from 0, whichever the script gave its first one."""
+    if session.given_from is None:
+        session.given_from = 0 if session.iterations_done else given
+        if session.given_from:
+            session.limited(f"numbers given to trace.iteration begin with {given}: iterations are counted from 0")
+    return given - session.given_from
 
 
 def _trains(session: Session) -> bool:

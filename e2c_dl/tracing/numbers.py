@@ -26,6 +26,7 @@ class Numbers:
     """Counts collectives group by group; -2 is the group of all ranks."""
 
     def __init__(self) -> None:
+        self.given_from: int | None = None  # what is taken off numbers that the script gives its iterations
         self.seqs: dict[int, int] = {}  # group -> number of its next collective, but for those of ``passed``
         self.passed: Sequence[Told] = ()  # the newest backward, whose collectives are not counted yet
         self.meanwhile: dict[int, None] = {}  # groups in which something was counted while it was under way, and since

@@ -139,7 +139,7 @@ class Session(Numbers):
             return
         self.limited(ALONE)
         self._silent, self.untold, self.iterations_done, self._first_ns = False, "", 0, None
-        self.seqs, self.passed = {}, ()
+        self.seqs, self.passed, self.given_from = {}, (), None
         self.events.clear()
         self.lane.clear()
         self.outside()

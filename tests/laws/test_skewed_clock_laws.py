@@ -11,7 +11,7 @@ from synthetic import Ring, simulate
 
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.topology import Link
-from e2c_dl.trace.clocks.alignment import Exchange, align
+from e2c_dl.trace.clocks.alignment import Alignment, Exchange, align
 from e2c_dl.trace.clocks.certainty import in_steps
 from e2c_dl.trace.clocks.skew import Skew, TraceClock
 from e2c_dl.trace.model import ClockAlignment, RankTrace, Trace
@@ -65,6 +65,22 @@ def test_a_step_is_bounded_by_the_exchanges_around_it() -> None:
     assert (alignment.align(own_ns) - BEGIN).tolist() == [S, 5 * S, 10 * S, 12 * S]
     assert 50_001_000 <= alignment.uncertainty_ns <= 50_010_000
     assert alignment.uncertainties_ns(own_ns).max() < 5_000, "outside of the window as certain as ever"
+
+
+@pytest.mark.parametrize("late", [1, -1])  # the question, the answer
+@pytest.mark.parametrize("step_ns", [26_000_000, -26_000_000])
+def test_of_two_exchanges_after_a_step_the_one_that_was_late_does_not_hide_it(late: int, step_ns: int) -> None:
+    """By itself it could be of before the step: its bounds are wide."""
+    clock = TraceClock(time.monotonic_ns)
+    clock.skew(Skew(begin_ns=BEGIN + 5 * S + 1, step_ns=step_ns))
+    seen = Alignment(exchanges(clock, [BEGIN + second * S for second in range(6)], 10_000))
+    wide, tight = exchanges(clock, [BEGIN + 6 * S, BEGIN + 6 * S + 10**6], 10_000)
+    wide = replace(wide, offset_ns=wide.offset_ns + late * 35_000_000, uncertainty_ns=35_010_000)
+    seen.add(wide, tight)
+    own_ns = np.array([clock.own_ns(BEGIN + 5 * S + each * S // 10) for each in range(1, 10)], dtype=np.int64)
+    found = seen.value()
+    off_ns = np.abs(found.align(own_ns) - BEGIN - 5 * S - np.arange(1, 10) * S // 10)
+    assert (off_ns <= found.uncertainties_ns(own_ns)).all()
 
 
 def test_a_clock_set_back_is_bounded_too() -> None:

@@ -19,6 +19,7 @@ times in it may be off, is said apart from the rest.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -79,6 +80,16 @@ class Stretch:
         self.end_ns = each.at_ns
         self.least_uncertainty_ns = min(self.least_uncertainty_ns, each.uncertainty_ns)
 
+    def grown(self, exchanges: Sequence[Exchange]) -> Stretch | None:
+        """It with ``exchanges``, in order of time, as well; None, if no even clock gives them all."""
+        grown = copy.copy(self)
+        grown._above, grown._below = list(self._above), list(self._below)
+        for each in exchanges:
+            if not grown.explains(each):
+                return None
+            grown.add(each)
+        return grown
+
     def bounds_ns(self, own_ns: int) -> tuple[float, float]:
         """Least and most offset at ``own_ns``, no later than its first exchange or no earlier than its last."""
         at_ns = own_ns - self._origin.at_ns
@@ -123,14 +134,24 @@ class Alignment:
         """Whether the clock seems to go on as it did."""
         return not self._stretches or all(self._stretches[-1].explains(each) for each in exchanges)
 
-    def add(self, each: Exchange) -> None:
-        """One more exchange, later than those before."""
-        if self._stretches and self._stretches[-1].explains(each):
-            self._stretches[-1].add(each)
+    def add(self, *together: Exchange) -> None:
+        """One more exchange, or some that follow each other closely, later than those before.
+
+        Where one of these shows that the clock stepped, it did so before all of them, if that explains them as well:
+        one that was answered late may seem to go on as before.
+        """
+        grown = self._stretches[-1].grown(together) if self._stretches else None
+        if grown is not None:
+            self._stretches[-1] = grown
             return
-        while self._stretches and self._stretches[-1].end_ns >= each.at_ns:
+        fresh = Stretch(together[0]).grown(together[1:])
+        if fresh is None:
+            for each in together:
+                self.add(each)
+            return
+        while self._stretches and self._stretches[-1].end_ns >= fresh.begin_ns:
             self._shown_before.append(self._stretches.pop())
-        self._stretches.append(Stretch(each))
+        self._stretches.append(fresh)
 
     def value(self, until_ns: int | None = None) -> ClockAlignment:
         """The alignment, whose uncertainty holds up to the last exchange, or ``until_ns`` after it.

@@ -191,8 +191,8 @@ class ReferenceClock:
             send(asking, GOODBYE.pack(self._token, secrets.randbits(64)), (self._address, self._port))
 
     def _add(self, seen: tuple[Exchange, ...]) -> None:
+        self._seen.add(*seen)
         for each in seen:
-            self._seen.add(each)
             round_trip_ns = 2 * each.uncertainty_ns
             self._least_round_trip_ns = min(self._least_round_trip_ns or round_trip_ns, round_trip_ns)
 

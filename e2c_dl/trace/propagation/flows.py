@@ -229,5 +229,6 @@ def _hidden(trace: Trace, tables: Sequence[LinkTraffic]) -> list[str]:
         return []
     return [
         f"all-reduces moved {moved / 1e6:.1f} MB, the ranks' sockets {sent / 1e6:.1f}: the rest went by a way that TCP "
-        "does not count (shared memory, RDMA, NVLink, UCX, another process), whose links are unknown"
+        "does not count (shared memory, RDMA, NVLink, UCX, another process), or over connections that were open for "
+        "less than 4 s: its links are unknown"
     ]

@@ -80,9 +80,9 @@ class Recorder:
             path, header(rank, host, layer), flush_every_s=flush_every_s, record_bytes=RECORD_BYTES,
             cap_bytes=cap_bytes, on_failure=on_failure, capacity=capacity, errands=errands,
         )  # fmt: skip
-        self._keeping = None if cap_bytes is None else SlowOnly(cap_bytes, self._append, self._log.drop)
-        if rows is not None:
-            self._log.fed_by(self._encode)  # now: its thread may write at once
+        self._keeping = None if cap_bytes is None else SlowOnly(cap_bytes, self._log.drop)
+        if rows is not None or self._keeping is not None:
+            self._log.fed_by(self._tell)  # now: its thread may write at once
 
     def record(
         self,
@@ -111,7 +111,7 @@ class Recorder:
             iteration, task, peer_task, bucket, src, dst, staleness, phase, kind,
         )
         # fmt: on
-        self._keep(record, phase, iteration, end_ns - start_ns)
+        self._keep(record, phase, iteration, start_ns, end_ns)
 
     @property
     def dropped(self) -> int:
@@ -140,7 +140,7 @@ class Recorder:
             if self._rows is not None:
                 self._log.flush()
             if self._keeping is not None:
-                self._keeping.end()
+                self._append(self._keeping.end())
         finally:
             self._log.close()
 
@@ -152,10 +152,15 @@ class Recorder:
     ) -> None:
         self.close()
 
-    def _encode(self) -> None:
-        """Append what ``rows`` has; the log calls it, one thread at a time."""
-        assert self._rows is not None
-        rows = self._rows()
+    def _tell(self) -> None:
+        """Append what there is by now; the log calls it, one thread at a time."""
+        if self._rows is not None:
+            self._encode(self._rows())
+        if self._keeping is not None:
+            now_ns = self.clock()
+            self._append(self._keeping.by_now(now_ns if self._own_ns is None else self._own_ns(now_ns)))
+
+    def _encode(self, rows: Sequence[Row]) -> None:
         try:
             records = [RECORD.pack(*row) for row in rows]
         except struct.error:
@@ -175,13 +180,14 @@ class Recorder:
             except struct.error:  # a number that the script has from elsewhere, and no column has room for
                 self._log.drop(1)
                 continue
-            self._keep(record, row[_PHASE], row[_ITERATION], row[_END] - row[_START])
+            self._keep(record, row[_PHASE], row[_ITERATION], row[_START], row[_END])
 
-    def _keep(self, record: bytes, phase: int, iteration: int, lasted_ns: int) -> None:
+    def _keep(self, record: bytes, phase: int, iteration: int, start_ns: int, end_ns: int) -> None:
         if self._keeping is None or self._keeping.free(phase):
             self._log.append(SPANS, record)
         else:
-            self._keeping.offer(record, phase, iteration, lasted_ns)
+            self._append(self._keeping.offer(record, phase, iteration, start_ns, end_ns))
 
-    def _append(self, record: bytes) -> None:
-        self._log.append(SPANS, record)
+    def _append(self, records: Sequence[bytes]) -> None:
+        for record in records:
+            self._log.append(SPANS, record)

@@ -19,7 +19,7 @@ from e2c_dl.trace import earlier
 from e2c_dl.trace.model import SPAN, Lost, Phase
 from e2c_dl.trace.recording.frames import HEAD, SYNC
 from e2c_dl.trace.recording.keeping import MOST_HELD
-from e2c_dl.trace.recording.recorder import Recorder, read_spans
+from e2c_dl.trace.recording.recorder import Recorder, Row, read_spans
 
 
 def recorder(path: Path, **options: Any) -> Recorder:
@@ -109,7 +109,7 @@ def test_what_earlier_versions_left_is_read(tmp_path: Path) -> None:
 
 def test_with_a_cap_slow_iterations_are_kept(tmp_path: Path) -> None:
     path, cap_bytes = tmp_path / "spans.bin", 200_000
-    with recorder(path, cap_bytes=cap_bytes) as recording:
+    with recorder(path, cap_bytes=cap_bytes, clock=lambda: 0) as recording:
         for iteration in range(500):
             begin, lasted = iteration * 1000, 100 * (3 if iteration % 50 == 7 else 1)
             for number in range(20):
@@ -132,7 +132,7 @@ def test_with_a_cap_slow_iterations_are_kept(tmp_path: Path) -> None:
 
 def test_iterations_that_are_not_slow_leave_a_quarter_of_a_cap_to_those_that_are(tmp_path: Path) -> None:
     path, cap_bytes, slow = tmp_path / "spans.bin", 100_000, (900, 4900)
-    with recorder(path, cap_bytes=cap_bytes) as recording:
+    with recorder(path, cap_bytes=cap_bytes, clock=lambda: 0) as recording:
         for iteration in range(5000):
             begin, lasted = iteration * 1000, 300 if iteration in slow else 100
             for number in range(20):
@@ -147,7 +147,7 @@ def test_iterations_that_are_not_slow_leave_a_quarter_of_a_cap_to_those_that_are
 def test_what_a_cap_keeps_does_not_depend_on_when_it_is_written(tmp_path: Path) -> None:
     kept = []
     for capacity in (1, 4096):
-        with recorder(tmp_path / "spans.bin", cap_bytes=40_000, capacity=capacity) as recording:
+        with recorder(tmp_path / "spans.bin", cap_bytes=40_000, capacity=capacity, clock=lambda: 0) as recording:
             for iteration in range(300):
                 lasted = 100 + 400 * (iteration % 17 == 3)
                 for _ in range(5):
@@ -158,8 +158,54 @@ def test_what_a_cap_keeps_does_not_depend_on_when_it_is_written(tmp_path: Path) 
     assert kept[0] == kept[1]
 
 
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_an_iteration_that_hangs_is_in_the_file_though_it_never_ends(tmp_path: Path, by_rows: bool) -> None:
+    """Past half of the cap, too: what waits there would be lost with a rank that is killed."""
+    now, told = [0], list[Row]()
+    rows = {"rows": lambda: [told.pop(0) for _ in range(len(told))]} if by_rows else {}
+    with recorder(tmp_path / "s.bin", cap_bytes=60_000, clock=lambda: now[0], flush_every_s=1e6, **rows) as recording:
+
+        def note(phase: Phase, start: int, end: int, iteration: int) -> None:
+            if by_rows:
+                told.append((start, start, end, 0, -1, iteration, 0, -2, -1, -1, -1, 0, int(phase), 0))
+            else:
+                recording.record(phase, start, start, end, iteration=iteration)
+
+        for iteration in range(100):
+            for number in range(5):
+                note(Phase.STEP, 1000 * iteration, 1000 * iteration + number, iteration)
+            note(Phase.ITERATION, 1000 * iteration, 1000 * iteration + 1000, iteration)
+            recording.flush()
+        found = []
+        for now[0], began in ((101_400, 100_000), (101_500, 101_400), (101_500, 101_450)):
+            note(Phase.STEP, began, now[0], 100)
+            recording.flush()
+            spans = read_spans(tmp_path / "s.bin")[1]
+            found.append(int(np.sum(spans["iteration"] == 100)))
+        assert found == [0, 2, 3]
+        assert np.sum(spans["iteration"] == 99) == 1, "others are held to the cap"
+        note(Phase.ITERATION, 100_000, 101_600, 100)
+    assert np.sum(read_spans(tmp_path / "s.bin")[1]["iteration"] == 100) == 4
+
+
+def test_many_spans_that_wait_for_the_end_of_their_iteration_are_written_at_the_end(tmp_path: Path) -> None:
+    """More than a log has in memory: the thread that writes asks for rows meanwhile."""
+    told = [(0, 0, 10, 0, -1, each // 100, 0, -2, -1, -1, -1, 0, int(Phase.STEP), 0) for each in range(25_000)]
+    more = [(0, 0, 10, 0, -1, 999, 0, -2, -1, -1, -1, 0, int(Phase.STEP), 0) for _ in range(MOST_HELD - 10)]
+    rows: list[list[Row]] = [more, told]
+    options = {"rows": lambda: rows.pop() if rows else [], "clock": lambda: 0, "cap_bytes": 5_600_000}
+    recording = recorder(tmp_path / "s.bin", flush_every_s=1e6, **options)
+    for _ in range(2):
+        recording.flush()
+    closing = threading.Thread(target=recording.close, daemon=True)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()
+    assert np.sum(read_spans(tmp_path / "s.bin")[1]["iteration"] == 999) > 16_384
+
+
 def test_iterations_that_never_end_take_bounded_memory(tmp_path: Path) -> None:
-    with recorder(tmp_path / "spans.bin", cap_bytes=20_000) as recording:
+    with recorder(tmp_path / "spans.bin", cap_bytes=20_000, clock=lambda: 0) as recording:
         for number in range(MOST_HELD + 1000):
             recording.record(Phase.STEP, 0, 0, 1, iteration=number)
         assert recording.dropped >= 900

@@ -46,6 +46,19 @@ def test_numbers_that_begin_anew_are_counted_on(tmp_path: Path) -> None:
     assert "began anew" in (folder / "tracing.json").read_text()
 
 
+def test_numbers_that_begin_with_a_step_of_a_checkpoint_are_counted_from_0(tmp_path: Path) -> None:
+    """What is analysed begins with the first, and so does warm-up."""
+    with trace.run(tmp_path / "mine"):
+        for number in (1000, 1001, 1002, 1004):
+            with trace.iteration(number), trace.span("forward"):
+                time.sleep(0.001)
+    (rank,) = read_trace(tmp_path / "mine").ranks
+    for phase in (Phase.ITERATION, Phase.FORWARD):
+        assert rank.of(phase)["iteration"].tolist() == [0, 1, 2, 4]
+    (folder,) = (tmp_path / "mine/hosts").iterdir()
+    assert "begin with 1000: iterations are counted from 0" in (folder / "tracing.json").read_text()
+
+
 def test_an_iteration_that_raised_may_be_had_again(tmp_path: Path) -> None:
     with trace.run(tmp_path / "mine"):
         for number in (0, 1):

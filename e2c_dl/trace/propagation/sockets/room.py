@@ -4,8 +4,8 @@
 
     0 ........ half of the cap ........................ the cap
     everything | samples wait in memory until their     | the last of each connection alone
-               | iteration has ended; a slow one's are  | (for those that have moved in the second
-               | written, and with them where it began  | half there is room all along)
+               | iteration has ended or is slow; a slow | (for those that have moved in the second
+               | one's are written, and where it began  | half there is room all along)
 
 Slow is what :mod:`e2c_dl.trace.recording.keeping` calls slow, from one end of an iteration to the next. Counters tell
 the sum of what is left out. A sample counts as the most that it can take, alone in its frame.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from e2c_dl.trace.recording.keeping import FRAME_BYTES, REMEMBERED, ended_slowly
+from e2c_dl.trace.recording.keeping import FRAME_BYTES, REMEMBERED, ended_slowly, slow_from_ns
 
 _COOKIE = slice(8, 16)  # of a sample
 _END_BYTES = 16384  # for headers, the last count
@@ -53,12 +53,11 @@ class Room:
             return found
         self._held += found
         self._moved.update(sample[_COOKIE] for sample in found)
-        if not ends:
-            return []
-        if self._lasted and ended_slowly(self._lasted):
+        if (bool(self._lasted) and ended_slowly(self._lasted)) if ends else self._slow_by(at_ns):
             return self._released(len(self._moved))
-        self._wait(self._held)
-        self._held = []
+        if ends:
+            self._wait(self._held)
+            self._held = []
         return []
 
     def end(self) -> list[bytes]:
@@ -70,6 +69,10 @@ class Room:
         kept = self._released(0)
         self._drop(len(self._before))
         return kept
+
+    def _slow_by(self, now_ns: int) -> bool:
+        """Whether the iteration under way is slow by now, whenever it ends: a rank that hangs may be killed."""
+        return self._ended_ns is not None and now_ns - self._ended_ns >= slow_from_ns(self._lasted)
 
     def _fits(self, samples: Sequence[bytes], others: int = 0) -> bool:
         """Whether there is room for ``samples``, and as many ``others`` as long as the first."""

@@ -37,3 +37,12 @@ def test_the_last_of_each_connection_is_written(connections: int) -> None:
     assert told == carried
     assert sum(map(len, written)) <= cap_bytes
     assert sum(dropped) + len(written) == iterations * connections + 1200
+
+
+def test_of_an_iteration_that_hangs_samples_are_written_though_it_never_ends() -> None:
+    room = Room(1 << 16, lambda _: None)
+    for iteration in range(1, 200):
+        kept = room.offer([sample(100 * iteration, 0, iteration)], 100 * iteration, ends=True)
+    assert not kept
+    looks = [room.offer([sample(at_ns, 0, at_ns)], at_ns, ends=False) for at_ns in (20_000, 20_049, 20_050, 20_060)]
+    assert [len(each) for each in looks] == [0, 0, 4, 1], "with the last of those before it"
