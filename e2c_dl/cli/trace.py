@@ -122,7 +122,7 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
         found = left.told(place)
         if not found:
             _unmake(place, made)
-            say("nothing was traced: no Python process of the command has made an optimizer's step")
+            say(_nothing(place / layout.ATTEMPTS))
             return
         _collect(place, found, scenario, ran, several)
     except ArchiveBusy as error:
@@ -134,6 +134,14 @@ def _conclude(place: Path, scenario: Path | None, ran: Ran, made: bool) -> None:
             there = interrupted and not (place / layout.RUN).exists()
             how = f"{place}`" if there else f"{place} --archive NEW`, where there is room,"
             say(f"what was traced stands in {place}; `e2c-dl collect {how} makes an archive of it")
+
+
+def _nothing(attempts: Path) -> str:
+    """Why there is no archive."""
+    if attempts.is_dir():
+        stands = f"what ranks recorded before torchrun began them anew stands in {attempts}"
+        return f"nothing was traced of the last attempt: no rank has made an optimizer's step; {stands}"
+    return "nothing was traced: no Python process of the command has made an optimizer's step"
 
 
 def _makes(place: Path) -> str:

@@ -2,15 +2,16 @@
 
 ::
 
-    traces/*.parquet   four columns of each   -->  RankTimes: spans, iterations, seconds by phase
+    traces/*.parquet   five columns of each   -->  RankTimes: spans, iterations, seconds by phase
 
-Durations are summed, overlapping or not, so they are no wall time; iterations of the warm-up are left out of them.
+Durations are summed, overlapping or not, so they are no wall time; left out of them are iterations of the warm-up, and
+where any has ended what is of none that has, as a last evaluation.
 Nothing is aligned, joined or replayed: a summary is there in a second where a report takes many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from e2c_dl.trace import columns, places, store
 from e2c_dl.trace.check import SpansFacts
 from e2c_dl.trace.model import SPAN, Lost
 
-_COLUMNS = ("phase", "warm_up", "start_ns", "end_ns")
+_COLUMNS = ("phase", "iteration", "warm_up", "start_ns", "end_ns")
 _FRAMES = ("iteration", "training", "spawn")  # around the others, or instants
 _READERS = 2  # files at once: decoding holds no lock
 
@@ -41,7 +42,7 @@ class RankTimes:
     iterations: int
     judged: int  # of the iterations, those after the warm-up
     iteration_s: float  # mean over them; NaN without any
-    phase_s: Mapping[str, float]  # phase -> seconds, summed over all spans after the warm-up
+    phase_s: Mapping[str, float]  # phase -> seconds, summed over all spans of iterations after the warm-up
     complete: bool
     lost: Lost
 
@@ -95,20 +96,22 @@ def _slowly(facts: SpansFacts, spans: Any, complete: bool) -> RankTimes:
 def _times(table: pa.Table, facts: SpansFacts, *, complete: bool) -> RankTimes:
     sums: dict[str, float] = {}
     counts: dict[str, int] = {}
-    iterations = 0
-    for batch in table.select(_COLUMNS).to_batches():
-        phases = batch.column("phase")
-        names = phases.dictionary.to_pylist()
-        codes = phases.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
+    iterations, last = 0, -1
+    for names, codes, batch in _batches(table):
+        if "iteration" in names:
+            ended = _numbers(batch)[codes == names.index("iteration")]
+            iterations, last = iterations + len(ended), max(last, ended.max(initial=-1))
+    for names, codes, batch in _batches(table):
         lasted_ns = batch.column("end_ns").to_numpy() - batch.column("start_ns").to_numpy()
         judged = ~batch.column("warm_up").to_numpy(zero_copy_only=False)
+        if iterations:
+            of = _numbers(batch)
+            judged &= (of >= 0) & (of <= last)
         totals_ns = np.bincount(codes[judged], weights=lasted_ns[judged], minlength=len(names))
         numbers = np.bincount(codes[judged], minlength=len(names))
         for name, total_ns, number in zip(names, totals_ns.tolist(), numbers.tolist(), strict=False):
             sums[name] = sums.get(name, 0.0) + total_ns / 1e9
             counts[name] = counts.get(name, 0) + number
-        if "iteration" in names:
-            iterations += int((codes == names.index("iteration")).sum())
     judged_iterations = counts.get("iteration", 0)
     return RankTimes(
         rank=facts.rank, host=facts.host, layer=facts.layer, spans=len(table), iterations=iterations,
@@ -117,3 +120,16 @@ def _times(table: pa.Table, facts: SpansFacts, *, complete: bool) -> RankTimes:
         phase_s={name: total_s for name, total_s in sorted(sums.items()) if name not in _FRAMES and counts[name]},
         complete=complete, lost=facts.lost,
     )  # fmt: skip
+
+
+def _batches(table: pa.Table) -> Iterator[tuple[list[str], Any, Any]]:
+    """(names of phases, an index into them per span, the spans)."""
+    for batch in table.select(_COLUMNS).to_batches():
+        phases = batch.column("phase")
+        names = phases.dictionary.to_pylist()
+        yield names, phases.indices.fill_null(len(names)).to_numpy(zero_copy_only=False), batch
+
+
+def _numbers(batch: Any) -> Any:
+    """The iteration of each span, -1 where it is of none."""
+    return batch.column("iteration").fill_null(-1).to_numpy(zero_copy_only=False)

@@ -23,7 +23,7 @@ from operator import index
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
-from typing import Generic, SupportsIndex, TypeVar
+from typing import Generic, SupportsIndex, TypeVar, cast
 
 from e2c_dl.errors import InputError
 from e2c_dl.trace.attaching import LAYER
@@ -58,7 +58,11 @@ MOST_BUCKET, MOST_ITERATION = (1 << 15) - 1, (1 << 30) - 1
 
 @contextmanager
 def run(
-    archive: str | os.PathLike[str], *, rank: int | None = None, world_size: int | None = None, layer: str | None = None
+    archive: str | os.PathLike[str],
+    *,
+    rank: SupportsIndex | None = None,
+    world_size: SupportsIndex | None = None,
+    layer: str | None = None,
 ) -> Iterator[None]:
     """Trace what is in it as one rank of a run, below ``archive``/hosts.
 
@@ -67,7 +71,8 @@ def run(
     Raises: InputError for a rank that is none, and beside a run in another thread; whatever the block raises.
     """
     told_rank, told_size = folder.of_environment()
-    own, size = told_rank if rank is None else rank, told_size if world_size is None else world_size
+    own = told_rank if rank is None else _index(rank, "run: rank")
+    size = told_size if world_size is None else _index(world_size, "run: world_size")
     if not 0 <= own < size:
         raise InputError(f"trace.run: rank {own} of {size} is none; write 0 <= rank < world_size")
     place = Settings(archive=Path(archive).resolve(), layer=layer or os.environ.get(LAYER) or "all")
@@ -118,15 +123,19 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
     of the first one is that which trains. Outside of a run, and in other threads, nothing is recorded.
     """
 
-    def __init__(self, what: int | Iterable[Item]) -> None:
+    def __init__(self, what: SupportsIndex | Iterable[Item]) -> None:
         self._what, self._counts = what, False
         self._given = True  # by the script, what it is
         self._number = -1  # of the iteration that is under way
 
     def __iter__(self) -> Iterator[Item]:
-        if isinstance(self._what, int):
-            raise InputError(f"trace.iteration({self._what}) is one iteration: write `with`, or pass range(...)")
-        items = iter(self._what)
+        try:
+            items: Iterator[Item] = iter(cast("Iterable[Item]", self._what))
+        except TypeError as error:
+            if not hasattr(self._what, "__index__"):
+                raise
+            told = f"trace.iteration({self._what}) is one iteration: write `with`, or pass range(...)"
+            raise InputError(told) from error
         while True:
             session = _session()
             own: iteration[Item] = iteration(0 if session is None else session.iterations_done)
@@ -146,14 +155,18 @@ class iteration(Generic[Item]):  # noqa: N801  # it is used as a function is
             session.outside()
 
     def __enter__(self) -> None:
-        if not isinstance(self._what, int) or not 0 <= self._what <= MOST_ITERATION:
+        try:
+            number = index(cast(SupportsIndex, self._what))
+        except TypeError:
+            number = -1
+        if not 0 <= number <= MOST_ITERATION:
             raise InputError(f"`with trace.iteration(...)` takes the iteration's number, from 0 to {MOST_ITERATION}")
         session = _session()
         if session is not None and not session.explicit:
             session.explicit, session.main = True, get_ident()
         self._counts = session is not None and _trains(session)
         if session is not None and self._counts:
-            counted = _counted(session, self._what) if self._given else self._what
+            counted = _counted(session, number) if self._given else number
             self._number = max(counted, session.iterations_done)
             if self._number > counted:
                 session.limited("numbers given to trace.iteration began anew: iterations are counted on instead")
@@ -232,13 +245,18 @@ def _named(name: str, known: dict[str, Value], what: str) -> Value:
 
 
 def _whole(number: SupportsIndex, what: str, least: int, most: int) -> int:
-    try:
-        found = index(number)
-    except TypeError as error:
-        raise InputError(f"trace.span: {what}={number!r} is no whole number; write int(...)") from error
+    found = _index(number, f"span: {what}")
     if not least <= found <= most:
         raise InputError(f"trace.span: {what}={found} is not within {least} and {most}")
     return found
+
+
+def _index(number: SupportsIndex, what: str) -> int:
+    """``number``, which may be NumPy's. Raises: InputError."""
+    try:
+        return index(number)
+    except TypeError as error:
+        raise InputError(f"trace.{what}={number!r} is no whole number; write int(...)") from error
 
 
 def _opened(session: Session) -> None:

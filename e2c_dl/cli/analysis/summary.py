@@ -28,7 +28,8 @@ SHOWN = 20  # hosts; --json has all
 def summary(archive: Path, as_json: bool) -> None:
     """Time by host and phase in ARCHIVE, in seconds where `report` takes minutes; nothing is diagnosed.
 
-    Durations are summed, overlapping or not; iterations of the warm-up are left out.
+    Durations are summed, overlapping or not; left out are iterations of the warm-up, and what is of none that has
+    ended, as a last evaluation.
     """
     from e2c_dl.archive.read import open_archive
     from e2c_dl.beneath import Place

@@ -7,8 +7,10 @@ over frames of files with such names as its own import's have, and so those of a
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
@@ -30,7 +32,10 @@ class Patches:
         So it is for ``others`` that have the same function, and in the module that it is of: it is pickled by that.
         """
         original: Function = getattr(owner, name)
-        replaced: Function = functools.wraps(original)(passed_over(around)(original))
+        replaced: Any = functools.wraps(original)(passed_over(around)(original))
+        if not hasattr(original, "__wrapped__"):  # getfullargspec looks into no wrapper
+            with suppress(TypeError, ValueError):  # a built-in may not tell
+                replaced.__signature__ = inspect.signature(original)
         self._replace(owner, name, original, replaced)
         home = sys.modules.get(getattr(original, "__module__", None) or "")
         for each in (*others, home):

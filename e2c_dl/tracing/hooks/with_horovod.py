@@ -138,7 +138,6 @@ class Hooks:
             result = original(*args, **kwargs)
             session = tracer.sign()
             session.hooked("horovod.torch")
-            session.limited(FUSED)
             place = exchange(hvd)
             if stays and _elastic():
                 go_on(session, hvd.rank(), place)
@@ -165,7 +164,9 @@ class Hooks:
             built = original(*args, **kwargs)
             own, several = getattr(built, "process_set", None), self._hvd.size() > 1 or _elastic()
             if several and hasattr(built, "synchronize") and (own is None or own.included()):
-                self._tracer.sign().hooked("horovod.torch.DistributedOptimizer")
+                session = self._tracer.sign()
+                session.hooked("horovod.torch.DistributedOptimizer")
+                session.limited(FUSED)
                 reducing = self._backward.reducing
                 self.optimizers[built] = distributed = Distributed(built)
                 weakref.finalize(built, leave, reducing, distributed).atexit = False

@@ -7,6 +7,7 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from synthetic import Ring, simulate
@@ -48,7 +49,7 @@ def test_sums_are_those_of_the_spans(trace: Trace, hosts: Path) -> None:
     for found, rank in zip(summarize(Place(hosts.parent))[0], trace.ranks, strict=True):
         spans = rank.spans
         assert (found.host, found.spans, found.iterations, found.judged) == (rank.host, len(spans), 6, 4)
-        late = spans[(spans["iteration"] >= 2) | (spans["iteration"] < 0)]
+        late = spans[spans["iteration"] >= 2]
         for phase in (Phase.FORWARD, Phase.SEND, Phase.AWAIT_MESSAGE):
             own = late[late["phase"] == phase]
             expected_s = (own["end_ns"] - own["start_ns"]).sum() / 1e9
@@ -56,6 +57,18 @@ def test_sums_are_those_of_the_spans(trace: Trace, hosts: Path) -> None:
         own = late[late["phase"] == Phase.ITERATION]
         assert found.iteration_s == pytest.approx((own["end_ns"] - own["start_ns"]).mean() / 1e9)
         assert not {"iteration", "training", "spawn"} & set(found.phase_s)
+
+
+def test_what_no_iteration_has_is_in_no_mean(trace: Trace, tmp_path: Path) -> None:
+    rank = trace.ranks[0]
+    after = rank.spans[rank.spans["phase"] == Phase.FORWARD][-2:].copy()
+    after["phase"], after["iteration"] = Phase.EVALUATE, (6, -1)  # as a rank evaluates when all is trained
+    spans = np.concatenate([rank.spans, after])
+    (tmp_path / "hosts" / rank.host).mkdir(parents=True)
+    facts = {"rank": rank.rank, "host": rank.host, "layer": rank.layer}
+    write_parquet(recorded(tmp_path, rank.host).table.path, spans, facts, complete=True)
+    (found,) = summarize(Place(tmp_path))[0]
+    assert found.spans == len(spans) and "forward" in found.phase_s and "evaluate" not in found.phase_s
 
 
 def test_what_is_damaged_is_counted(hosts: Path) -> None:

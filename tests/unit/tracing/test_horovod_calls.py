@@ -11,6 +11,7 @@ import pytest
 
 from e2c_dl.trace.collectives import WORLD
 from e2c_dl.trace.model import Collective, Phase
+from e2c_dl.tracing.hooks import with_horovod
 from e2c_dl.tracing.hooks.collectives import nbytes_of
 from e2c_dl.tracing.hooks.horovod_calls import Called
 from e2c_dl.tracing.hooks.patches import Patches
@@ -21,7 +22,7 @@ from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import Settings
 from e2c_dl.tracing.tracer import Tracer
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 ALL = SimpleNamespace(process_set_id=0)
 EVEN = SimpleNamespace(process_set_id=3)
@@ -59,7 +60,7 @@ class Script:
     """A script's calls, and what is recorded of them."""
 
     def __init__(self, folder: Path) -> None:
-        tracer = Tracer(Settings(archive=folder), {})
+        self.tracer = tracer = Tracer(Settings(archive=folder), {})
         self.session = tracer.session = Session(tracer.settings)
         self.hvd = Horovod()
         Called(tracer).hook(self.hvd, Patches())
@@ -116,6 +117,25 @@ def test_ranks_with_more_data_than_others_count_as_they_do_behind_a_join(tmp_pat
     ]
 
 
+def test_what_horovod_fuses_is_said_of_its_own_optimizers_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(tmp_path)
+    monkeypatch.setattr(with_horovod, "exchange", lambda _: Alone())
+    script.hvd.rank, script.hvd.size = (lambda: 0), (lambda: 2)
+    hooks = with_horovod.Hooks(script.tracer, Patches(), script.hvd, Called(script.tracer))
+    monkeypatch.setattr(script.session, "meet", lambda *_: None)
+    hooks.initialised(lambda: None)()
+    assert script.session.said.limitations == []
+
+    class Built(torch.optim.SGD):
+        def synchronize(self) -> None:
+            pass
+
+    hooks.made(Built)([torch.nn.Parameter(torch.ones(2))], lr=0.1)
+    assert script.session.said.limitations == [with_horovod.FUSED]
+
+
 def test_steps_that_horovod_makes_to_find_a_state_are_none_where_it_is_elastic_either(script: Script) -> None:
     prepared = script.hvd.elastic.state.broadcast_optimizer_state(lambda: script.session.preparing)
     assert prepared and not script.session.preparing
@@ -146,6 +166,5 @@ def test_an_object_that_is_sent_is_handed_on_unseen_whatever_it_holds(script: Sc
 
 
 def test_bytes_of_a_state_are_those_of_its_tensors_as_of_named_parameters() -> None:
-    torch = pytest.importorskip("torch")
     state = {"weight": torch.ones(2), "bias": torch.ones(3), "batches": 7}
     assert nbytes_of(state) == nbytes_of(list(state.items())) == 4 * (2 + 3)

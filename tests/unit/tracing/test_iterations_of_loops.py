@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_raising_scripts import attached
 
@@ -70,6 +71,19 @@ def test_an_iteration_that_raised_may_be_had_again(tmp_path: Path) -> None:
     assert rank.of(Phase.ITERATION)["iteration"].tolist() == [0, 1]
     (folder,) = (tmp_path / "mine/hosts").iterdir()
     assert "began anew" not in (folder / "tracing.json").read_text()
+
+
+def test_numbers_may_be_those_of_numpy(tmp_path: Path) -> None:
+    with trace.run(tmp_path / "mine", rank=np.int64(0), world_size=np.int32(1)):
+        for number in np.arange(2):
+            with trace.iteration(number), trace.span("forward"):
+                time.sleep(0.001)
+    (rank,) = read_trace(tmp_path / "mine").ranks
+    assert rank.of(Phase.ITERATION)["iteration"].tolist() == [0, 1]
+    with pytest.raises(InputError, match=r"trace.iteration\(2\) is one iteration"):
+        next(iter(trace.iteration(np.int64(2))))
+    with pytest.raises(InputError, match="run: rank=0.0 is no whole number"), trace.run(tmp_path, rank=0.0):  # type: ignore[arg-type]
+        pass
 
 
 def test_a_number_that_no_trace_holds_is_refused() -> None:

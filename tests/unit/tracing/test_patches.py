@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,6 +41,22 @@ def test_warnings_are_of_the_script_that_causes_them(wrapping: Callable[[Functio
         Library.old()
     patches.undo()
     assert [each.filename for each in found] == [__file__]
+
+
+def test_what_is_wrapped_tells_its_parameters() -> None:
+    def named(first: int, *, second: int = 2) -> None:
+        pass
+
+    @functools.wraps(named)
+    def decorated(*args: Any, **kwargs: Any) -> None:
+        named(*args, **kwargs)
+
+    owner, patches = SimpleNamespace(named=named, decorated=decorated), Patches()
+    for name in vars(owner):
+        patches.wrap(owner, name, around)
+    assert inspect.getfullargspec(owner.named) == inspect.getfullargspec(named)
+    for each in (owner.named, owner.decorated):
+        assert inspect.signature(each) == inspect.signature(named)
 
 
 def test_what_is_wrapped_again_is_the_same_to_who_compiles_it() -> None:

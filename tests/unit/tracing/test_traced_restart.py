@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,24 @@ def test_what_ranks_recorded_before_torchrun_began_them_anew_is_kept_and_told(tm
     _, spans, complete = read_spans(failed / "spans.bin")
     assert complete
     assert (spans["phase"] == Phase.ITERATION).sum() == 3
+
+
+TRAINS_ONCE = """
+import os, torch
+torch.distributed.init_process_group("gloo", init_method=f"file://{os.getcwd()}/{os.getpid()}", rank=0, world_size=1)
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number in range(3 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" else 0):
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_where_the_last_attempt_made_no_step_it_is_told_where_those_before_are(tmp_path: Path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(TRAINS_ONCE)
+    twice = f"for attempt in 0 1; do TORCHELASTIC_RESTART_COUNT=$attempt {sys.executable} {script}; done"
+    done = traced(tmp_path / "archive", "sh", "-c", f"cd {tmp_path}; {twice}")
+    assert f"before torchrun began them anew stands in {tmp_path}/archive/attempts" in done.stderr
+    (kept,) = (tmp_path / "archive/attempts/0").iterdir()
+    assert (read_spans(kept / "spans.bin")[1]["phase"] == Phase.ITERATION).sum() == 3
