@@ -31,8 +31,9 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.links.kinds import TELLING
 from e2c_dl.diagnosis.links import Designed, in_service_order, services_ns
-from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
+from e2c_dl.diagnosis.piecewise import Piecewise, added, multiplied
 from e2c_dl.diagnosis.replay.columns import Longs
+from e2c_dl.diagnosis.replay.whatif import Change
 from e2c_dl.diagnosis.resimulation.stopped import Interval
 from e2c_dl.ethernet import wire_bits_of
 from e2c_dl.scenario.model import Tcp
@@ -101,6 +102,12 @@ class MeasuredLink:
         own, carried = own_bps.at(starts_s), self.rate_bps.at(starts_s)
         rate = np.where(slower.at(starts_s) < 1, np.minimum(own, carried), own)
         return replace(self, rate_bps=Piecewise(starts_s=starts_s, values=rate), stalls=stalls)
+
+    def restored_by(self, changes: Sequence[Change], own_bps: Piecewise) -> MeasuredLink:
+        """This link, which shares a line, at its own rate, and as much sooner as ``changes`` have it."""
+        less_s = [self.delayed(each.less_s).mapped(np.negative) for each in changes]
+        delay_s = added(self.delay_s, *less_s).mapped(lambda delays_s: np.maximum(0.0, delays_s))
+        return replace(self, rate_bps=own_bps, delay_s=delay_s)
 
     def or_designed(self, designed: MeasuredLink, *, surely: bool = False) -> MeasuredLink:
         """This link, or if it never was nearly as fast as ``designed``, that: its windows were still opening.

@@ -182,7 +182,7 @@ class Retraining:
             ),
             links={**self._alike(unused), **links},
             restored={
-                pair: (frozenset(own), replace(links[pair], rate_bps=self._own(pair, changing.rates_bps)))
+                pair: (frozenset(own), links[pair].restored_by(own, self._own(pair, changing.rates_bps)))
                 for pair, own in alone.items() if pair in slowest_bps
             } | {
                 pair: (frozenset(changes[pair]), designed_link(of, self.tcp))

@@ -7,7 +7,7 @@ import pytest
 from test_judged_links import EVERY, LARGE, PAIRS, RATE_BPS, SMALL, carried, design, judged
 
 from e2c_dl.diagnosis.departures import Departure
-from e2c_dl.diagnosis.detection.links.line_departure import line_departure
+from e2c_dl.diagnosis.detection.links.lines.departure import line_departure
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.stretches import When
 

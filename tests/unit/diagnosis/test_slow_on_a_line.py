@@ -79,3 +79,38 @@ def test_what_others_leave_the_links_of_a_line_does_not_hide_one_beside_it() -> 
     topology = replace(reference.topology, bottlenecks=(line,))
     observed = observe(run.trace, replace(reference, topology=topology, modelled=False, tcp=LINK.tcp))
     assert [str(each.element) for each in observed.links.departures] == [f"{names[slow[0]]} -> {names[slow[1]]}"]
+
+
+@pytest.mark.parametrize("modelled", [True, False])
+@pytest.mark.parametrize("own_bps", [15e6, 50e6])
+def test_an_added_delay_is_told_as_that_and_costs_what_it_does(own_bps: float, modelled: bool) -> None:
+    """What is left of the line while it is late makes it look slow; first bytes that found the line idle do not."""
+    made, link = strategies.load("parameterserver"), replace(LINK, rate_bps=own_bps)
+    links = dict.fromkeys(made().used_links(["edge"] * SIZE), link)
+    up = tuple(pair for pair in links if pair[0] in (1, 2))
+
+    def ran(delay_s: float) -> vw.Run:
+        return vw.run(
+            made, size=SIZE, seed=3, links=links | {up[0]: replace(link, delay_s=delay_s)},
+            bottlenecks=[SharedRate(rate_bps=LINE_BPS, links=up)],
+            on_hosts=vw.hosts(SIZE, of=vw.profile(BUCKETS), noise=0.05), iterations=ITERATIONS,
+        )  # fmt: skip
+
+    run = ran(link.delay_s + 0.1)
+    run_s, without_s = (
+        max(rank.spans["end_ns"].max() for rank in each.trace.ranks) / 1e9 for each in (run, ran(link.delay_s))
+    )
+    names = [host.name for host in run.hosts]
+    line = Bottleneck(name="uplink", rate_bps=LINE_BPS, links=tuple((names[src], names[dst]) for src, dst in up))
+    reference = replace(run, links=links).reference()
+    topology = replace(reference.topology, bottlenecks=(line,))
+    training = Retraining(
+        strategy=made, samples=[host.samples for host in run.hosts], allotment=partial(Equal, ITERATIONS), seed=3,
+        layout=Layout(dtype="float32", buckets=BUCKETS), tcp=LINK.tcp, bottlenecks=bottlenecks(topology),
+        own_bps=dict.fromkeys(up, own_bps), in_step=True,
+    )  # fmt: skip
+    reference = replace(reference, topology=topology, modelled=modelled, tcp=LINK.tcp)
+    (culprit,) = analyse(run.trace, reference, training, speeding_up=False).culprits
+    assert str(culprit.element) == f"{names[up[0][0]]} -> {names[up[0][1]]}"
+    assert culprit.part is Part.DELAY
+    assert run_s - culprit.saved_s == pytest.approx(without_s, abs=0.03 * run_s)

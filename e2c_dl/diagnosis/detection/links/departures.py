@@ -7,7 +7,7 @@ beforehand: they are held to themselves by other luck (:mod:`.losing`), as far a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,11 +17,12 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.links.explained import without_explained
-from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns
+from e2c_dl.diagnosis.detection.links.hidden_delays import hidden_delays
 from e2c_dl.diagnosis.detection.links.judged import BLIND, JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
 from e2c_dl.diagnosis.detection.links.kinds_simulated import kind_told
-from e2c_dl.diagnosis.detection.links.line_departure import line_departure
+from e2c_dl.diagnosis.detection.links.lines.carried import slow_by_all
+from e2c_dl.diagnosis.detection.links.lines.departure import line_departure, whole_line_departure
 from e2c_dl.diagnosis.detection.links.losing.judged import LosingLink, losing_links
 from e2c_dl.diagnosis.detection.links.losing.kinds import losing_evidence, losing_kind, worth_trying
 from e2c_dl.diagnosis.detection.links.restored import each_by_itself, late_too, restored
@@ -82,8 +83,9 @@ def link_departures(
         of_each_s = (1 - 1 / common) * spent_s
         limitations.append(Limitation(sentence=f"{slower}: no single one is blamed for it.", common_s=of_each_s))
     longer = [each for each in judged if each.departs and each.judged.excess_s > 0]
-    hidden = _hidden_delays(judged, design)
-    delayed = {each.link.pair for each in hidden}
+    late_ns = hidden_delays(judged, carried, design)
+    hidden = [*late_ns]
+    delayed = {each.link.pair: late_ns[each] for each in hidden}
     slow = [
         without_explained(each, as_designed)
         for each in longer
@@ -92,9 +94,14 @@ def link_departures(
     told = {each.link.pair for each in slow}
     untold = [each for each in longer if each.link.pair not in told]
     by_pair = {each.link.pair: each for each in slow}
-    shared = slow_together(judged, by_pair.keys(), design)
-    together = {each.link.pair for own in shared.values() for each in own}
-    alone = [each for each in slow if each.link.pair not in together | delayed]
+    shared = slow_together(judged, by_pair.keys() - delayed.keys(), design)
+    whole = {
+        line: found
+        for line, found in slow_by_all(carried, judged, design, as_designed, common).items()
+        if line not in shared
+    }
+    together = {each.link.pair for own in (*shared.values(), *(own for own, _ in whole.values())) for each in own}
+    alone = [each for each in slow if each.link.pair not in together | delayed.keys()]
     told_by = _Told(as_designed=as_designed, hidden=delayed, tried=worth_trying(alone + hidden))
     kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
@@ -106,6 +113,7 @@ def link_departures(
         opens = as_designed.exact and back not in later
         departures.append(with_way_back(made, by_pair[pair], every.get(back), opens=opens))
     departures += [line_departure(line, own, design) for line, own in shared.items()]
+    departures += [whole_line_departure(line, *found, design) for line, found in whole.items()]
     visible = [each.resolution for each in judged if each.is_held and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold}
     judgement = Judgement(
@@ -126,14 +134,14 @@ class _Told:
     """What tells the kinds of links that depart: those ``hidden`` are late by a delay, simulation tells ``tried``."""
 
     as_designed: AsDesigned
-    hidden: Collection[Pair]
+    hidden: Mapping[Pair, float]  # ns
     tried: Collection[Pair]
 
     def kind(self, each: JudgedLink) -> Kind:
         if isinstance(each, LosingLink):
             return losing_kind(each, self.as_designed, tried=each.link.pair in self.tried)
         if each.link.pair in self.hidden:
-            return Kind(part=Part.DELAY, delay_ns=late_first_bytes_ns(each.link))
+            return Kind(part=Part.DELAY, delay_ns=self.hidden[each.link.pair])
         return kind_told(each, self.as_designed)
 
 
@@ -151,16 +159,6 @@ def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
     if explained is not None and as_designed.exact:
         return not explained
     return not (explained or waits_for_window(each.link, departs) or opens_window(each.link, departs))
-
-
-def _hidden_delays(judged: Sequence[JudgedLink], design: Design) -> list[JudgedLink]:
-    """Those of ``judged`` whose delay is longer all the time, though their services show little or nothing of it."""
-    if not design.reference.modelled:
-        return []
-    shared = design.line_of
-    asked = [each for each in judged if each.link.pair not in shared and not each.judged.departs.all()]
-    late = [each for each in asked if late_first_bytes_ns(each.link, least=CERTAIN if each.link.designed.loses else 1)]
-    return [replace(each, judged=replace(each.judged, departs=np.ones_like(each.judged.departs))) for each in late]
 
 
 def _unseen(judged: Sequence[JudgedLink], as_designed: AsDesigned) -> list[Departure]:

@@ -8,12 +8,14 @@
 
 Where messages wait for each other a longer delay takes nothing of what the link carries, and services do not show it;
 it does cost what TCP's window takes longer to open. So links of a modelled world, where nobody reads late, are asked
-for the first bytes that nothing held up, those of the warm-up, too: all of them must be late. Not those that others
-share a line with, whose queues they stand in. Of messages that are alike in size and apart in time, first bytes tell
-whether they are late by a delay.
+for the first bytes that nothing held up, those of the warm-up, too: all of them must be late. Where others share a
+line with it, whose queues they stand in, those are asked that found the whole line idle. Of messages that are alike in
+size and apart in time, first bytes tell whether they are late by a delay.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +42,16 @@ def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None 
 def found_idle(link: ObservedLink) -> npt.NDArray[np.bool_]:
     """Which messages found ``link`` idle, shape (messages,)."""
     return np.append(True, link.rows["send_start_ns"][1:] >= np.maximum.accumulate(link.rows["recv_end_ns"])[:-1])
+
+
+def found_line_idle(link: ObservedLink, beside: Iterable[ObservedLink]) -> npt.NDArray[np.bool_]:
+    """Which messages of ``link`` found those links idle, too, that lie ``beside`` it on its line; shape (messages,)."""
+    idle, sent_ns = found_idle(link), link.rows["send_start_ns"]
+    for other in beside:
+        begun = np.searchsorted(other.rows["send_start_ns"], sent_ns, side="right")
+        until_ns = np.append(sent_ns.min() - 1, np.maximum.accumulate(other.rows["recv_end_ns"]))
+        idle &= until_ns[begun] <= sent_ns
+    return idle
 
 
 def first_bytes_late_ns(link: ObservedLink) -> npt.NDArray[np.int64]:

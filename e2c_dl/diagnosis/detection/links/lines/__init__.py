@@ -1,0 +1,1 @@
+"""Lines that several links share, judged as what they are together."""
