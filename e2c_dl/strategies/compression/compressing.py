@@ -44,6 +44,9 @@ class Compressor(ABC):
     passes: float = 2.0
     """Times that encoding goes over its vector, in accumulations of it: see ``Worker.calculate``."""
 
+    decoding_passes: float = 1.0
+    """The same of decoding."""
+
     @abstractmethod
     def encode(self, values: Vector, adds: bool) -> tuple[Array, ...]:
         """What travels instead of ``values``, which it reads only; arrays of its own.
@@ -130,7 +133,8 @@ class Compressing(Wrapped):
             return came
         length, dtype = self._told(came)
         payload = await self.calculate(
-            lambda: self._decoded(came), nbytes=length * np.dtype(dtype).itemsize,
+            lambda: self._decoded(came),
+            nbytes=round(length * np.dtype(dtype).itemsize * self._decoder.decoding_passes),
             shapes=lambda: self.zeros(length, dtype),
         )  # fmt: skip
         return replace(came, payload=payload)
