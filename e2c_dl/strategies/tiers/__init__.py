@@ -12,7 +12,6 @@ Source: Chai et al., "FedAT", SC 2021; see :mod:`e2c_dl.strategies.fedat`.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,7 +77,8 @@ class Tiers:
             if client in there:
                 self._of[client].members.remove(client)
                 self._of[client] = self._all[place * len(self._all) // len(self._made_by)]
-                insort(self._of[client].members, client)
+                self._of[client].members.append(client)
+                self._of[client].members.sort()
 
     def leave(self, client: int) -> None:
         """``client`` reports no more; what its tier has learnt stays."""
