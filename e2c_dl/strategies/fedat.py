@@ -41,7 +41,7 @@ from typing import ClassVar
 import numpy as np
 
 from e2c_dl.errors import InputError, PeerLost
-from e2c_dl.strategies.base import LinkEstimate, Message, Setting, Vector, Worker
+from e2c_dl.strategies.base import LinkEstimate, Message, Pending, Setting, Vector, Worker
 from e2c_dl.strategies.collectives import Tag
 from e2c_dl.strategies.collectives.server import Served
 from e2c_dl.strategies.tiers import Tier, Tiers
@@ -156,6 +156,7 @@ class Server:
         self._updates = 0  # that w has taken in
         self._read = dict.fromkeys(range(worker.size), 0)  # by rank: how many it had when it was given
         self._rounds = [0] * worker.size  # by rank: those that it was answered in
+        self._answers: list[Pending[None]] = []  # that may not have left
         self._lost: PeerLost | None = None
         self._trained = False
 
@@ -179,6 +180,11 @@ class Server:
         if report.ends:  # what is evaluated in the end holds every update
             self._trained = True
             await worker.copy(worker.parameters, self._model)
+            for each in self._answers:  # what waits to be sent would end with this task
+                try:
+                    await each
+                except PeerLost:  # told where its client is heard
+                    continue
 
     async def _hear(self, client: int) -> None:
         number, ends = 0, False
@@ -268,10 +274,13 @@ class Server:
 
     async def _answer(self, reports: Mapping[int, Report], model: Vector) -> None:
         worker, own = self._worker, self._worker.rank
+        self._answers = [each for each in self._answers if not each.done]
         for client in sorted(reports):
-            payload = None if reports[client].ends else model
+            answer = Message(
+                kind="model", iteration=self._rounds[client], payload=None if reports[client].ends else model
+            )
             if client != own:
-                worker.send(client, Message(kind="model", iteration=self._rounds[client], payload=payload))
+                self._answers.append(worker.send(client, answer))
             self._rounds[client] += 1
         if own in reports or self._trained:
             await worker.copy(worker.parameters, model)

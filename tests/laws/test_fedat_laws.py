@@ -14,10 +14,12 @@ from quadratic import Problem, difference
 from e2c_dl.errors import InputError
 from e2c_dl.strategies import fedat
 from e2c_dl.strategies.base import Vector
+from e2c_dl.strategies.compression import compressed
 from e2c_dl.strategies.fedat import FedAT, Report
 from e2c_dl.strategies.tiers import Tiers, weights_of
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.staleness import applied
+from e2c_dl.worlds.allotment import SharedCount
 from e2c_dl.worlds.virtual import LinkModel
 
 cases = given(size=st.integers(1, 6), seed=st.integers(0, 10_000))
@@ -265,3 +267,15 @@ def test_reports_travel_as_they_are() -> None:
 def test_settings_out_of_range_are_refused(wrong: dict[str, float], told: str) -> None:
     with pytest.raises(InputError, match=f"strategy 'fedat': {told}"):
         FedAT(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("size", "seed"), [(4, 10), (3, 39), (3, 45)])
+def test_who_trains_on_is_answered_when_the_servers_own_client_ends(size: int, seed: int) -> None:
+    free = replace(virtual_world.profile((600, 400)), copy_s_per_byte=0.0)  # its last copy takes less than encoding
+    run = virtual_world.run(
+        lambda: FedAT(tiers=2, period=2 + seed % 2, server=seed % size), size=size, seed=seed,
+        allotment=SharedCount(8 * size, [1] * size), of=free,
+        factors=np.random.default_rng(seed).uniform(1, 5, size).tolist(),
+        wrapping=lambda worker: compressed(worker, "polyline", {}),
+    )  # fmt: skip
+    assert sum(len(run.spans(rank, Phase.ITERATION)) for rank in range(size)) == 8 * size
