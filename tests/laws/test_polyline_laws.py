@@ -63,5 +63,5 @@ def test_what_is_no_polyline_is_refused(characters: bytes) -> None:
 
 
 def test_shapes_take_what_is_stated() -> None:
-    (characters,) = Polyline(entry_bytes=2.5).shapes(100, "float32", False, np.zeros)
-    assert (len(characters), characters.dtype) == (250, np.uint8)
+    (characters,) = Polyline(entry_bytes=3.5).shapes(100, "float32", False, np.zeros)
+    assert (len(characters), characters.dtype) == (350, np.uint8)

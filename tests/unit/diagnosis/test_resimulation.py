@@ -241,7 +241,9 @@ def test_what_is_not_whole_is_refused() -> None:
         world_of(replace(run, trace=trace), "allreduce")
 
 
-@pytest.mark.parametrize(("name", "element"), [("asyncparameterserver", link(3, 0)), ("adpsgd", link(3, 0))], ids=str)
+@pytest.mark.parametrize(
+    ("name", "element"), [("asyncparameterserver", link(3, 0)), ("adpsgd", link(3, 0)), ("fedat", link(3, 0))], ids=str
+)
 def test_a_report_on_ranks_that_go_at_their_own_pace_says_what_a_restored_link_saves(
     name: str, element: Element
 ) -> None:
