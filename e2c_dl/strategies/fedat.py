@@ -14,8 +14,8 @@ itself; and as fast tiers report more often, slow ones count for more.
 Tiers: the first round is of all clients, as one. From then on they are in ``tiers`` tiers of equal size, by response
 time: what the gradients of a round took, and what its link takes for a model each way, once it has carried one. The
 median of a client's last three rounds counts. When one is more than ``retier`` times longer or shorter than when tiers
-were made, they are made again (0: never), and a client changes its tier when its round ends. With ``tiers: 1`` this is
-FedAvg, and all go in step.
+were made, they are made again (0: never). A client changes its tier when its round ends, unless updates of the other
+are on their way. With ``tiers: 1`` this is FedAvg, and all go in step.
 
 The staleness of an update is how many others w has taken in since its client was given w, when its tier is averaged.
 
@@ -209,7 +209,8 @@ class Server:
     async def _round(self, tier: Tier) -> None:
         """Take the updates of all in ``tier``, some of which may not have come, average, and answer."""
         worker = self._worker
-        clients = list(tier.members)  # whoever joins now is in the next round
+        tier.under_way += 1
+        clients = list(tier.members)
         reports = {each: self._reports.pop(each) for each in clients if each in self._reports}
         updates: dict[int, Vector] = {}
         for client in clients:
@@ -232,6 +233,7 @@ class Server:
             await self._average(tier, {client: (reports[client].samples, each) for client, each in updates.items()})
             self._read.update(dict.fromkeys(reports, self._updates))  # as of the next line
             self._model = await self._mixed()
+        tier.under_way -= 1
         self._place(reports)
         await self._answer(reports, self._model)
 

@@ -279,3 +279,20 @@ def test_who_trains_on_is_answered_when_the_servers_own_client_ends(size: int, s
         wrapping=lambda worker: compressed(worker, "polyline", {}),
     )  # fmt: skip
     assert sum(len(run.spans(rank, Phase.ITERATION)) for rank in range(size)) == 8 * size
+
+
+@given(size=st.integers(2, 6), seed=st.integers(0, 10_000), count=st.integers(2, 4), period=st.integers(1, 2))
+@settings(max_examples=25, deadline=None)
+def test_who_joins_a_tier_whose_updates_are_on_their_way_waits_for_the_next(
+    size: int, seed: int, count: int, period: int
+) -> None:
+    large = virtual_world.profile((50_000,))  # reports come long before updates
+    run = virtual_world.run(
+        lambda: FedAT(tiers=count, period=period, retier=1.0, server=seed % size), size=size, seed=seed,
+        allotment=SharedCount(20 * size, [1] * size), noise=0.5, of=large,
+        factors=np.random.default_rng(seed).uniform(1, 3, size).tolist(),
+    )  # fmt: skip
+    assert sum(len(run.spans(rank, Phase.ITERATION)) for rank in range(size)) == 20 * size
+    for rank in range(size):
+        came, awaited = run.spans(rank, Phase.RECEIVE), run.spans(rank, Phase.AWAIT_MESSAGE)
+        assert sorted(awaited[["src", "seq"]].tolist()) == sorted(came[["src", "seq"]].tolist())

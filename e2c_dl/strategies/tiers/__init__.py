@@ -29,6 +29,7 @@ class Tier:
     model: Vector  # w_m
     rounds: int = 0  # T_m
     members: list[int] = field(default_factory=list)  # ranks, sorted
+    under_way: int = 0  # rounds: all have reported, and are not answered yet
 
 
 class Tiers:
@@ -61,7 +62,7 @@ class Tiers:
     def place(self, seconds: Mapping[int, float]) -> None:
         """Put clients, whose last rounds took so many ``seconds``, into the tiers that they are as fast as.
 
-        Others stay where they are, until their rounds end.
+        Others stay where they are, until their rounds end; and so do those who would come into a round under way.
         """
         there = {client: each for client, each in seconds.items() if client in self._of}
         for client, each in there.items():
@@ -74,11 +75,12 @@ class Tiers:
             now = {client: self._now(client) for client in self._of}
             self._made_by = {client: now[client] for client in sorted(now, key=lambda each: (now[each], each))}
         for place, client in enumerate(self._made_by):
-            if client in there:
+            tier = self._all[place * len(self._all) // len(self._made_by)]
+            if client in there and not tier.under_way:
                 self._of[client].members.remove(client)
-                self._of[client] = self._all[place * len(self._all) // len(self._made_by)]
-                self._of[client].members.append(client)
-                self._of[client].members.sort()
+                self._of[client] = tier
+                tier.members.append(client)
+                tier.members.sort()
 
     def leave(self, client: int) -> None:
         """``client`` reports no more; what its tier has learnt stays."""
