@@ -156,6 +156,7 @@ _SYSTEMS = (
 )  # fmt: skip
 _BY_CHANCE = (
     Algorithm(strategy="hop"), Algorithm(strategy="prague"), Algorithm(strategy="asyncparameterserver"),
+    Algorithm(strategy="fedat", settings={"tiers": 2}),
 )  # fmt: skip
 
 CASES = (

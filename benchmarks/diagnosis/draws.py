@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, product
 from pathlib import Path
 
+from benchmarks.diagnosis.sending import SETTINGS, STRATEGIES, messages, pieces
 from benchmarks.diagnosis.system import System, run_s
 from e2c_dl import strategies
 from e2c_dl.scenario.model import (
@@ -49,12 +50,6 @@ SHORT = 8
 """Iterations of the run that tells how long propagation takes: some periods of those who seldom talk."""
 
 _LAYERS = (("edge",), ("edge", "cloud"), ("edge", "fog"), ("edge", "fog", "cloud"))
-_SETTINGS: Mapping[str, Sequence[Mapping[str, Setting]]] = {
-    "allreduce": ({}, {"tree_below_bytes": 1 << 30}),
-    "localsgd": ({"period": 1}, {"period": 2}, {"period": 4}, {"period_within": 1, "period_between": 4}),
-    "gaia": ({"selectivity": 0.05}, {"selectivity": 0.5}),  # of shapes alone nothing tells it
-    "diloco": ({"period": 2}, {"period": 5}, {"period_within": 2, "period_between": 4}),
-}  # others are drawn with their defaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +63,13 @@ class Balance:
 
 def drawn_system(chance: random.Random, balance: Balance) -> System:
     """A System by ``chance``, about as ``balance`` says."""
-    name = chance.choice(strategies.names())
-    settings = chance.choice(_SETTINGS.get(name, ({},)))
+    name = chance.choice(STRATEGIES)
+    settings = chance.choice(SETTINGS.get(name, ({},)))
     buckets = chance.randint(1, 6)
     hosts = _hosts(chance, chance.choice(_LAYERS), _most_hosts(name, settings, buckets))
-    most = MOST_MESSAGES // _messages(name, settings, len(hosts), buckets)
+    most = MOST_MESSAGES // messages(name, settings, len(hosts), buckets)
     iterations = max(ITERATIONS[0], min(chance.randint(*ITERATIONS), most))
-    vectors = iterations * _messages(name, settings, len(hosts), 1) / _pieces(name, settings, len(hosts))
+    vectors = iterations * messages(name, settings, len(hosts), 1) / pieces(name, settings, len(hosts))
     model_bytes = min(_log_uniform(chance, *MODEL_BYTES), max(MODEL_BYTES[0], MOST_BYTES / vectors))
     links = _links(chance, hosts, _used(name, settings, hosts))
     shared = _bottlenecks(chance, links, hosts) if chance.random() < 0.25 else ()
@@ -136,39 +131,11 @@ def _log_uniform(chance: random.Random, least: float, most: float) -> float:
     return float(least * (most / least) ** chance.random())
 
 
-def _messages(name: str, settings: Mapping[str, Setting], size: int, buckets: int) -> int:
-    """About how many one iteration sends, at most, but for what a strategy sends in its first iteration alone."""
-    pairs, wave = size * (size - 1), 2 * (size - 1)
-    match name:
-        case "allreduce":
-            return buckets * (wave if settings else 2 * pairs)
-        case "butterfly":
-            return buckets * 2 * pairs
-        case "powersgd":
-            return buckets * 4 * pairs  # two factors of each
-        case "parameterserver":
-            return buckets * wave
-        case "localsgd" | "diloco":
-            return max(1, 2 * pairs // int(settings.get("period", 1)))
-        case "ako" | "dlion" | "fastlinks":
-            return pairs
-        case "hop" | "prague":
-            return 7 * size
-        case _:
-            return wave
-
-
-def _pieces(name: str, settings: Mapping[str, Setting], size: int) -> int:
-    """How many messages one vector is: around a ring as many as there are hosts."""
-    rings = name in {"localsgd", "diloco", "butterfly", "powersgd"} or (name == "allreduce" and not settings)
-    return size if rings else 1
-
-
 def _most_hosts(name: str, settings: Mapping[str, Setting], buckets: int) -> int:
     """The most for which the fewest iterations are few enough messages."""
     fitting = [
         size for size in range(HOSTS[0], HOSTS[1] + 1)
-        if _messages(name, settings, size, buckets) * ITERATIONS[0] <= MOST_MESSAGES
+        if messages(name, settings, size, buckets) * ITERATIONS[0] <= MOST_MESSAGES
     ]  # fmt: skip
     return max(fitting, default=HOSTS[0])
 

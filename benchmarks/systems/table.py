@@ -51,6 +51,7 @@ _ROWS: tuple[System, ...] = (
     System(name="Gaia", strategy="gaia"),
     System(name="Hop", strategy="hop"),
     System(name="Prague", strategy="prague"),
+    System(name="FedAT", strategy="fedat", compression="polyline"),
     System(name="all-reduce", strategy="allreduce"),
     System(name="all-reduce, batches by speed", strategy="allreduce", batching="dynamic"),
     System(name="parameter server", strategy="parameterserver"),

@@ -26,6 +26,8 @@ CASES: list[tuple[str, dict[str, Setting]]] = [
     *((name, {}) for name in strategies.names()),
     ("diloco", {"period_within": 1, "period_between": 3}),
     ("hop", {"max_jump": 2, "max_ig": 2}),
+    ("fedat", {"tiers": 2, "period": 1}),
+    ("fedat", {"tiers": 1, "period": 3}),
     ("localsgd", {"period": 3}),
     ("prague", {"groups": "static"}),
     ("asyncparameterserver", {"server": 1}),
@@ -84,7 +86,7 @@ def test_budgets_are_used_up_and_ranks_in_step_stop_together(
         assert done == [amount] * size
 
 
-BOUNDED: dict[str, dict[str, Setting]] = {"hop": {"max_ig": 100}}
+BOUNDED: dict[str, dict[str, Setting]] = {"fedat": {"period": 1}, "hop": {"max_ig": 100}}
 """Settings for those whose ranks are never far apart: far enough not to matter here."""
 
 

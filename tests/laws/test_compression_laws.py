@@ -62,7 +62,7 @@ def test_nothing_overflows_or_is_lost_of_gradients_of_any_size(
     assert np.array_equal(sent + compressor._residual, values)
 
 
-@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("name", [name for name in COMPRESSORS if name != "polyline"])  # its sizes are of values
 @pytest.mark.parametrize("adds", [True, False])
 @given(messages=vectors)
 @settings(max_examples=30, deadline=None)
@@ -126,7 +126,14 @@ def test_a_matrix_of_low_rank_leaves_whole() -> None:
 
 @pytest.mark.parametrize(
     ("name", "wrong"),
-    [("int8", {"block": 0}), ("topk", {"share": 0.0}), ("topk", {"share": 1.5}), ("powersgd", {"rank": 0})],
+    [
+        ("int8", {"block": 0}),
+        ("topk", {"share": 0.0}),
+        ("topk", {"share": 1.5}),
+        ("powersgd", {"rank": 0}),
+        ("polyline", {"precision": 10}),
+        ("polyline", {"entry_bytes": 0.0}),
+    ],
 )
 def test_settings_out_of_range_are_refused(name: str, wrong: dict[str, float]) -> None:
     with pytest.raises(InputError, match=f"compression '{name}'.*; write"):
@@ -163,7 +170,7 @@ def test_all_ranks_hold_the_same_parameters(name: str, strategy: str, chosen: di
 AVERAGING: list[tuple[str, dict[str, int | str]]] = [
     ("localsgd", {"period": 2}), ("localsgd", {"period_within": 1, "period_between": 2}), ("diloco", {"period": 2}),
     ("prague", {}), ("prague", {"groups": "random"}), ("prague", {"groups": "static"}), ("hop", {}), ("adpsgd", {}),
-    ("fastlinks", {}),
+    ("fastlinks", {}), ("fedat", {"tiers": 2, "period": 2}),
 ]  # fmt: skip
 
 
@@ -180,7 +187,7 @@ def test_averages_of_equal_models_leave_them_as_they_were(
         layers=["edge"] * 3 + ["cloud"] * 2, of=virtual_world.profile_of(computes[0]),
         wrapping=lambda worker: compressed(worker, name, {}),
     )  # fmt: skip
-    off = {"fp16": 2.0**-9, "int8": 2.0**-5}.get(name, 1e-12) * np.abs(start).max()  # 2 steps of each
+    off = {"fp16": 2.0**-9, "int8": 2.0**-5, "polyline": 2e-4}.get(name, 1e-12) * np.abs(start).max()  # 2 steps of each
     for compute in computes:
         assert np.abs(compute.parameters - start).max() <= off
 

@@ -30,6 +30,7 @@ SETTINGS: dict[str, list[dict[str, Setting]]] = {
     "powersgd": [{"rank": 1}],
     "ako": [{"partitions": 1}, {"partitions": 3}],
     "dlion": [{"max_n": False, "transfer_period": 2}, {"residuals": False}, {"weighting": "printed"}],
+    "fedat": [{"tiers": 2, "period": 1}, {"tiers": 1, "period": 2}, {"tiers": 3, "period": 3, "retier": 1.0}],
     "gaia": [{"threshold": 0.5, "slack": 2}, {"slack": 1, "selective_barrier": False}],
     "diloco": [{"period": 3}, {"period_within": 1, "period_between": 3}],
     "hop": [

@@ -26,6 +26,7 @@ MORE: list[tuple[str, dict[str, Setting]]] = [
     ("allreduce", {"tree_below_bytes": 1 << 20}),
     ("diloco", {"period": 3}),
     ("fastlinks", {"gap": 1.0}),  # all links, however fast
+    ("fedat", {"tiers": 1, "period": 2}),
     ("gaia", {"threshold": 0.2, "slack": 2, "selective_barrier": False}),
     ("hop", {"backup_workers": 0}),
     ("localsgd", {"period_within": 1, "period_between": 3}),

@@ -5,6 +5,7 @@
 ``fp16``      halves, scaled so that none overflows; 2 bytes an entry
 ``int8``      whole numbers, scaled by blocks of entries; 1 byte an entry
 ``topk``      the largest share of entries; of what is added alone, the rest follows later
+``polyline``  so many decimal places; as many characters as each entry takes
 ``powersgd``  the product of two thin matrices; of what is added alone, the rest follows later
 ============  ==========================================================================================
 """
@@ -18,6 +19,7 @@ from types import MappingProxyType
 from e2c_dl.errors import InputError
 from e2c_dl.strategies.base import Setting, Worker
 from e2c_dl.strategies.compression.compressing import Compressing, Compressor
+from e2c_dl.strategies.compression.polyline import Polyline
 from e2c_dl.strategies.compression.powersgd import PowerSGD
 from e2c_dl.strategies.compression.rounding import Bytes, Halves
 from e2c_dl.strategies.compression.topk import TopK
@@ -28,6 +30,7 @@ NONE = "none"
 COMPRESSORS: Mapping[str, type[Compressor]] = MappingProxyType({
     "fp16": Halves,
     "int8": Bytes,
+    "polyline": Polyline,
     "powersgd": PowerSGD,
     "topk": TopK,
 })  # fmt: skip

@@ -18,12 +18,13 @@ later message of the stream; if not (parameters, the second half of an all-reduc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from e2c_dl.errors import TrainingError
+from e2c_dl.errors import PeerLost, TrainingError
 from e2c_dl.strategies.base import Array, Message, Payload, Pending, Vector, Worker
 from e2c_dl.strategies.seam.wrapped import Wrapped
 
@@ -43,6 +44,9 @@ class Compressor(ABC):
 
     passes: float = 2.0
     """Times that encoding goes over its vector, in accumulations of it: see ``Worker.calculate``."""
+
+    decoding_passes: float = 1.0
+    """The same of decoding."""
 
     @abstractmethod
     def encode(self, values: Vector, adds: bool) -> tuple[Array, ...]:
@@ -70,7 +74,7 @@ class Compressing(Wrapped):
         super().__init__(worker)
         self._make, self._decoder = make, make()
         self._streams: dict[tuple[int, str, int, int, int], Compressor] = {}
-        self._leaving: list[Pending[None]] = []
+        self._leaving: list[Pending[PeerLost | None]] = []
 
     async def iterations(self) -> AsyncIterator[int]:
         async for iteration in self._worker.iterations():
@@ -84,7 +88,7 @@ class Compressing(Wrapped):
         if payload is None or isinstance(payload, tuple) or not self._fit(payload):
             return self._worker.send(dst, message, priority)
         self._leaving.append(self.spawn(self._send(dst, message, payload, priority)))
-        return self._leaving[-1]
+        return _Sent(self._leaving[-1])
 
     async def round_as_sent(self, values: Vector) -> None:
         if not self._fit(values):
@@ -114,7 +118,8 @@ class Compressing(Wrapped):
     def _fit(self, payload: Array) -> bool:
         return payload.dtype == self.parameters.dtype and payload.nbytes >= LEAST_BYTES
 
-    async def _send(self, dst: int, message: Message, values: Vector, priority: int) -> None:
+    async def _send(self, dst: int, message: Message, values: Vector, priority: int) -> PeerLost | None:
+        """Why it could not be sent: to be raised where it is awaited, and nowhere else."""
         stream = (dst, message.kind, message.bucket, message.step, len(values))
         compressor = self._streams.setdefault(stream, self._make())
         arrays = await self.calculate(
@@ -123,14 +128,19 @@ class Compressing(Wrapped):
             shapes=lambda: compressor.shapes(len(values), str(values.dtype), message.adds, self.zeros),
         )  # fmt: skip
         head = np.array([MARK, len(values), _DTYPES.index(str(values.dtype))])
-        await self._worker.send(dst, replace(message, payload=(head, *arrays)), priority)
+        try:
+            await self._worker.send(dst, replace(message, payload=(head, *arrays)), priority)
+        except PeerLost as why:
+            return why
+        return None
 
     async def _plain(self, came: Message) -> Message:
         if _head(came) is None:
             return came
         length, dtype = self._told(came)
         payload = await self.calculate(
-            lambda: self._decoded(came), nbytes=length * np.dtype(dtype).itemsize,
+            lambda: self._decoded(came),
+            nbytes=round(length * np.dtype(dtype).itemsize * self._decoder.decoding_passes),
             shapes=lambda: self.zeros(length, dtype),
         )  # fmt: skip
         return replace(came, payload=payload)
@@ -152,6 +162,22 @@ class Compressing(Wrapped):
                 f"{len(self.parameters)}; run one version and one compression everywhere"
             )
         return length, _DTYPES[code]
+
+
+class _Sent(Pending[None]):
+    """A message that ``leaves``, to be awaited as one that is not compressed."""
+
+    def __init__(self, leaves: Pending[PeerLost | None]) -> None:
+        self._leaves = leaves
+
+    @property
+    def done(self) -> bool:
+        return self._leaves.done
+
+    def __await__(self) -> Generator[Any, None, None]:
+        why = yield from self._leaves.__await__()
+        if why is not None:
+            raise why
 
 
 def _head(came: Message) -> Array | None:

@@ -19,9 +19,9 @@ from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.judging import CLEAN, EDGE, MATERIAL, Culprit, Outcome, judged, kind_of
 from benchmarks.diagnosis.live import LiveSystem
 from benchmarks.diagnosis.rules import RULES, PerIteration
+from benchmarks.diagnosis.sending import STRATEGIES
 from benchmarks.diagnosis.table import text
 from benchmarks.diagnosis.truth import Cost, Truth, tellable, truth
-from e2c_dl import strategies
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Part, Report
 from e2c_dl.diagnosis.stretches import throughout
@@ -285,9 +285,9 @@ def test_what_nobody_could_tell_is_injected_in_the_last_third_alone() -> None:
     assert changed.onset_s(30.0) == pytest.approx(20.0)
 
 
-@pytest.mark.parametrize("name", strategies.names())
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_no_strategy_sends_more_messages_than_it_is_drawn_for(name: str) -> None:
-    numbers = (number for number in count() if random.Random(f"law/{number}").choice(strategies.names()) == name)
+    numbers = (number for number in count() if random.Random(f"law/{number}").choice(STRATEGIES) == name)
     system = drawn_system(random.Random(f"law/{next(numbers)}"), Balance())
     training = system.scenario.training
     few = replace(system, scenario=replace(system.scenario, trained=replace(training, iterations=SHORT))).run()

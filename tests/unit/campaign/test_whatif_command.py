@@ -74,6 +74,8 @@ DELAYS = ["--set", "link:edge->edge.delay=30ms", "--set", "link:cloud->edge.dela
         pytest.param("asyncparameterserver", SLOW_LINK, "re-simulation", marks=pytest.mark.thorough),
         ("asyncparameterserver", LAYERS, "re-simulation"),
         ("adpsgd", SLOW_HOST, "re-simulation"),
+        ("fedat", SLOW_HOST, "re-simulation"),
+        pytest.param("fedat", SLOW_LINK, "re-simulation", marks=pytest.mark.thorough),
         pytest.param("adpsgd", ["--without", "cloud-1"], "re-simulation", marks=pytest.mark.thorough),
     ],
 )

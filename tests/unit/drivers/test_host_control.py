@@ -95,7 +95,7 @@ def test_the_strategys_model_is_collected_at_rank_0(name: str) -> None:
     play(scene)
     means = dict.fromkeys(("adpsgd", "ako", "dlion", "fastlinks", "hop", "prague"), 3.0)
     by_samples = dict.fromkeys(("diloco", "gaia", "localsgd"), 3.6)
-    expected = {"asyncparameterserver": 4.0, "parameterserver": 4.0, **means, **by_samples}.get(name, 2.0)
+    expected = {"asyncparameterserver": 4.0, "fedat": 4.0, "parameterserver": 4.0, **means, **by_samples}.get(name, 2.0)
     assert np.allclose(model.assembled(lambda rank: own[rank]), expected)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,6 +83,17 @@ def test_every_strategy_runs_compressed_and_sizes_are_those_of_shapes(name: str)
         return sorted(int(each) for rank in range(3) for each in run.spans(rank, Phase.SEND)["nbytes"])
 
     assert sent(real=True) == sent(real=False)
+
+
+@pytest.mark.parametrize("at_ms", [20, 21, 23, 50])
+def test_who_is_lost_while_an_answer_to_it_leaves_ends_no_run_of_others(at_ms: int) -> None:
+    hosts = list(virtual_world.hosts(4, of=virtual_world.profile((50_000,))))
+    hosts[2] = replace(hosts[2], killed_at_s=at_ms / 1e3)
+    run = virtual_world.run(
+        strategies.load("asyncparameterserver"), size=4, seed=1, iterations=20, on_hosts=hosts,
+        wrapping=lambda worker: compressed(worker, "fp16", {}),
+    )  # fmt: skip
+    assert [len(run.spans(rank, Phase.ITERATION)) for rank in (0, 1, 3)] == [20] * 3
 
 
 def test_messages_of_unlike_lengths_are_streams_of_their_own() -> None:
