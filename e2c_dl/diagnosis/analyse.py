@@ -10,7 +10,7 @@ import numpy as np
 
 from e2c_dl import formatting
 from e2c_dl.diagnosis.choices import Choices, about_repeating, choices, come_and_go
-from e2c_dl.diagnosis.departures import Departure, Judgement, findings, uncosted
+from e2c_dl.diagnosis.departures import Departure, Judgement, findings, those_of, uncosted
 from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s, usual_s
@@ -48,7 +48,7 @@ from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.staleness import staleness
 from e2c_dl.trace.warm_up import warm_up
 
-WORTH_UNDESIGNED = 0.03  # of the run, by peers alone: scripts share their machines, and some rank always lost a little
+WORTH_UNDESIGNED = 0.03  # of the run, by peers alone: scripts share machines, and some rank always lost a little
 MAX_UNEXPLAINED = 0.1  # of the longest path: twice what makes a departure material
 MAX_HALF_ERROR = 0.1
 MAX_WORLD_ERROR = 0.05
@@ -103,6 +103,7 @@ def analyse(
     choosing = choices(observed, again, worth) if again is not None and again.in_step else None
     predictor: Predictor = laps or world or (replaying if choosing is None else choosing.predictor)
     found = _found(worth, departures, predictor, choosing) if not mistimed_s else uncosted(worth)
+    culprits = tuple(finding for finding in found if finding.material)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = reference.missing_in(trace)
     untraced = tuple(missing) or untraced_ranks(observed)
@@ -141,7 +142,7 @@ def analyse(
         chance=chance,
         groups=groups,
         findings=found,
-        culprits=tuple(finding for finding in found if finding.material),
+        culprits=culprits,
         clock_uncertainty_s=max(rank.clock.uncertainty_ns for rank in prefix.ranks) / 1e9,
         least_visible={} if few else _least_visible(hosts, links),
         limitations=tuple(each.sentence for each in limitations),
@@ -149,9 +150,7 @@ def analyse(
         staleness=staleness(trace),
         round_iterations=_round_iterations(messages),
         untraced=untraced,
-        together_s=_together_s(worth, predictor)
-        if len(found) > 1 and not mistimed_s and not any(each.material for each in found)
-        else 0.0,
+        together_s=_together_s(those_of(culprits, departures) or worth, predictor) if not mistimed_s else 0.0,
         unjudged=_unjudged(prefix, [each.element for each in carried or observed.flows], hosts, links),
         mistimed_s=mistimed_s,
         untimed=tuple(str(link.element) for link in carried if link.by_receiver),
@@ -182,7 +181,9 @@ def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, floa
 
 
 def _together_s(departures: Sequence[Departure], predictor: Predictor) -> float:
-    """What the run would save with all of ``departures`` as designed."""
+    """What the run would save with all of ``departures`` as designed; 0.0 of a single one, which says so itself."""
+    if len(departures) < 2:
+        return 0.0
     before_ns, after_ns = predictor.laps_ns([WhatIf.together(each.restored for each in departures)])
     return float(np.mean(before_ns) - np.mean(after_ns)) / 1e9
 

@@ -133,6 +133,11 @@ def uncosted(departures: Sequence[Departure]) -> tuple[Finding, ...]:
     return tuple(_uncosted(each) for each in sorted(departures, key=lambda one: -one.excess_s))
 
 
+def those_of(found: Sequence[Finding], departures: Sequence[Departure]) -> list[Departure]:
+    """The ``departures`` that were ``found``."""
+    return [each for each in departures if any((each.element, each.part) == (one.element, one.part) for one in found)]
+
+
 def _uncosted(departure: Departure) -> Finding:
     return Finding(
         element=departure.element, part=departure.part, when=departure.when, slowdown=departure.slowdown,

@@ -232,7 +232,7 @@ class Report:
     """Most by which a message arrives before it was sent, where nothing tells for that what departures cost, and
     ``saved_s`` and ``speedup`` of findings are NaN; else 0."""
     together_s: float = 0.0
-    """What all that departs costs together, where several do and nothing is a culprit."""
+    """What all culprits cost together, where there are several; without any, all that departs, where several do."""
     unjudged: tuple[str, ...] = ()
     """Hosts and links that took part, and of which nobody knows how fast they should be."""
     untimed: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ least 5 % faster. The *bottleneck* is where speeding up would save most: it alwa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -65,6 +66,7 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
         accused = (words.accusation(each, report.run_s, report.reference, least=least) for each in report.culprits)
         blamed = "; ".join(accused)
         points = tuple(finding.evidence for finding in report.culprits)
+        points += tuple(_together(report, least=least))
         if best:
             points += (f"Where speeding up would save most (the bottleneck): {best}.",)
         if links_off:
@@ -87,6 +89,15 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
     )  # fmt: skip
     tone = Tone.UNDECIDED if unknown else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
+
+
+def _together(report: Report, *, least: bool) -> Iterator[str]:
+    """``Both together would save 18.4 s of 38.6 s``, which is not the sum: where one waits the other costs nothing."""
+    if report.together_s > max(each.saved_s for each in report.culprits):
+        many = len(report.culprits)
+        saved, of = formatting.seconds(report.together_s), formatting.seconds(report.run_s)
+        who = "Both" if many == 2 else f"All {many}"
+        yield f"{who} together would save {'at least ' if least else ''}{saved} of {of}."
 
 
 def _asides(report: Report) -> tuple[str, ...]:

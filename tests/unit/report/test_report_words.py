@@ -162,7 +162,7 @@ def test_who_spends_his_time_in_what_no_phase_names_is_said(sick: Report) -> Non
 
 
 def test_departures_that_cost_little_are_told_but_not_blamed(sick: Report) -> None:
-    said = verdict_of(replace(sick, culprits=()))
+    said = verdict_of(replace(sick, culprits=(), together_s=0.0))
     assert said.headline.startswith(
         "No culprit: 2 departures from what was designed, none costs 5 % or more by itself."
     )

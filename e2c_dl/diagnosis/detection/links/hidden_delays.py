@@ -24,6 +24,7 @@ from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.topology import Pair
 
 FRAMES = 4.0  # that a first segment waits for at most: it is served twice, by its link and by the line
+WAY_BACK = 0.25  # of how late the other way is: so much late acknowledgements alone may make of a link of a line
 MUCH = 0.5  # of what its messages are late by: a delay that makes less is not why
 
 
@@ -36,10 +37,13 @@ def hidden_delays(
     that do not, or by themselves not all the time.
     """
     lines, modelled, found = design.line_of, design.reference.modelled, {}
+    by_pair = {each.link.pair: each for each in judged}
     for each in judged:
         shared = each.link.pair in lines
         if shared and (modelled or each.departs):
             late_ns = _late_on_line_ns(each, carried, lines)
+            if late_ns < WAY_BACK * _later_ns(by_pair.get(each.link.pair[::-1])):
+                continue
         elif modelled and not shared and not each.judged.departs.all():
             late_ns = late_first_bytes_ns(each.link, least=CERTAIN if each.link.designed.loses else 1)
         else:
@@ -47,6 +51,13 @@ def hidden_delays(
         if late_ns:
             found[replace(each, judged=replace(each.judged, departs=np.ones_like(each.judged.departs)))] = late_ns
     return found
+
+
+def _later_ns(back: JudgedLink | None) -> float:
+    """How much longer than designed each message took the other way, mean; 0, if it does not depart."""
+    if back is None or not back.departs:
+        return 0.0
+    return max(0.0, back.judged.excess_s) * 1e9 / max(1.0, float(back.of.messages(back.judged.windows).sum()))
 
 
 def _late_on_line_ns(each: JudgedLink, carried: Sequence[ObservedLink], lines: Mapping[Pair, str]) -> float:
