@@ -98,7 +98,7 @@ def link_departures(
     whole = {
         line: found
         for line, found in slow_by_all(carried, judged, design, as_designed, common).items()
-        if line not in shared and not _answers_late(found[0], by_pair)
+        if line not in shared
     }
     together = {each.link.pair for own in (*shared.values(), *(own for own, _ in whole.values())) for each in own}
     alone = [each for each in slow if each.link.pair not in together | delayed.keys()]
@@ -159,12 +159,6 @@ def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
     if explained is not None and as_designed.exact:
         return not explained
     return not (explained or waits_for_window(each.link, departs) or opens_window(each.link, departs))
-
-
-def _answers_late(links: Sequence[JudgedLink], slow: Collection[Pair]) -> bool:
-    """Whether one of a line's ``links`` waits for acknowledgements by one that is ``slow``, and not of the line."""
-    own = {each.link.pair for each in links}
-    return any(pair[::-1] in slow and pair[::-1] not in own for pair in own)
 
 
 def _unseen(judged: Sequence[JudgedLink], as_designed: AsDesigned) -> list[Departure]:
