@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MEASURING = "measure", "what the run's hosts and links did"
 """The step that takes longest, and what it does."""
 
+MANY_TIMES = 10.0
+"""A run that takes so many times as long is not told in percent."""
+
 
 @click.command()
 @options.ARCHIVE
@@ -139,11 +142,12 @@ def _changes(changed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None) -> list[str]:
-    from e2c_dl.formatting import seconds
+    from e2c_dl.formatting import seconds, times
 
     predicted = answer.prediction
     saved = predicted.saved_s / predicted.measured_s
-    less = _told(saved, "less", "more") or "as long"
+    longer = predicted.predicted_s / predicted.measured_s
+    less = f"{times(longer)} as long" if longer >= MANY_TIMES else _told(saved, "less", "more") or "as long"
     ends = seconds(predicted.least_s), seconds(predicted.most_s)
     interval = f" from {ends[0]} to {ends[1]}," if ends[0] != ends[1] else ""
     said = [

@@ -142,6 +142,11 @@ def test_what_is_no_different_is_not_told_as_above_or_below(archive, tmp_path: P
     assert told[3].startswith("re-run") and "; as predicted; " in told[3]
 
 
+def test_a_run_that_takes_many_times_as_long_is_not_told_in_percent(archive) -> None:
+    told = said("whatif", archive("allreduce"), "--set", "link:edge-1->edge-2.rate=1kbit").out.splitlines()
+    assert re.search(r", [\d.]+ × as long;", told[2])
+
+
 def test_what_comes_of_all_that_is_asked_is_told(archive) -> None:
     link = "link:edge-1->edge-2"
     asked = ("host:edge-1.speed=2x", "layer:edge.speed=1.5x", f"{link}.rate=8mbit", f"{link}.rate=2x")
