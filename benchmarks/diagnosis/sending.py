@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from e2c_dl import strategies
 from e2c_dl.strategies.base import Setting
 
-STRATEGIES = (
-    "adpsgd", "ako", "allreduce", "asyncparameterserver", "butterfly", "diloco", "dlion", "fastlinks", "gaia", "hop",
-    "localsgd", "parameterserver", "powersgd", "prague",
-)  # fmt: skip
-"""Those that are drawn. Of more, every seed would draw other systems than those that were judged before."""
+STRATEGIES = strategies.names()
+"""Those that are drawn. One more in the registry, and every seed draws other systems."""
 
 SETTINGS: Mapping[str, Sequence[Mapping[str, Setting]]] = {
     "allreduce": ({}, {"tree_below_bytes": 1 << 30}),

@@ -161,7 +161,7 @@ def test_the_scenario_that_is_mutated_is_sound(folder):
 
 
 # The folder is shared by all examples: each puts back what it changed.
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(mutation=MUTATIONS)
 def test_a_mutated_scenario_is_loaded_or_refused_in_one_line(folder, mutation):
     name, raw = mutation
