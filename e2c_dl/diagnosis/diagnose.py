@@ -59,8 +59,7 @@ class Diagnosis:
     heat: Heat | None = None
     critical: CriticalSteps | None = None  # of the timeline
     changed: Changed | None = None  # None: nothing changed or was shared while training ran
-    first: int = 0  # iteration that is judged: what was before is lost, or long over
-    first_s: float = 0.0  # of training: when that began
+    first_s: float = 0.0  # of training: when the report's first iteration began
 
 
 def diagnose(archive: ReadArchive) -> Diagnosis:
@@ -75,10 +74,8 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
     activity, first_s = from_trace(observed.trace, observed.messages), 0.0
     if first:
         firsts = dict.fromkeys(kept.hosts, first)
-        activity, report = (
-            activity.numbered_from(firsts),
-            _with(numbered_from(report, firsts), _lost(trace, report, first)),
-        )
+        activity, moved = activity.numbered_from(firsts), numbered_from(report, firsts)
+        report = _with(replace(moved, first_iteration=first), _lost(trace, report, first))
         first_s = (began_ns(replace(kept, facts={})) - began_ns(kept)) / 1e9
     return Diagnosis(
         report=report,
@@ -86,7 +83,6 @@ def diagnose(archive: ReadArchive) -> Diagnosis:
         heat=heat_of(observed),
         critical=observed.replay.critical.steps(),
         changed=changed_in(archive, trace),
-        first=first,
         first_s=first_s,
     )
 

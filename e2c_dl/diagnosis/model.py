@@ -224,6 +224,8 @@ class Report:
     """What elements are slower than: as DESIGN; EXPECTED of a run of which nothing was designed."""
     staleness: tuple[Staleness, ...] = ()
     """Of whole ranks' updates, in rank order; none where no update can be stale."""
+    first_iteration: int = 0
+    """That is judged: of those before some rank's are lost."""
     round_iterations: int = 1
     """Ranks exchange something in every so many iterations."""
     untraced: tuple[str, ...] = ()

@@ -50,8 +50,8 @@ def pace(report: Report) -> str:
 
 
 def is_cut(report: Report) -> bool:
-    """Whether figures are of a part of the run, as every trace breaks off: of what all ranks finished."""
-    return bool(report.hosts) and not any(host.complete for host in report.hosts)
+    """Whether figures are of a part of the run: every trace breaks off, or what was before is lost."""
+    return report.first_iteration > 0 or (bool(report.hosts) and not any(host.complete for host in report.hosts))
 
 
 def stale(report: Report) -> dict[str, str]:

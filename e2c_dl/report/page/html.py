@@ -128,7 +128,7 @@ def _figures(source: Source) -> list[str]:
         made.append(sections.states(report, time, hosts))
         drawn = topology(report.hosts, rows, hosts, links)
         made.append(sections.section(*sections.TOPOLOGY, embedded("topology", drawn, "Hosts and links")))
-    made.append(heat.section(source.diagnosis.heat, report.blamed, source.diagnosis.first))
+    made.append(heat.section(source.diagnosis.heat, report.blamed, report.first_iteration))
     if activity is not None and activity.lanes:
         onsets_s = {who: each - source.diagnosis.first_s for who, each in words.onsets_s(report).items()}
         made.append(

@@ -70,7 +70,7 @@ def test_where_the_first_iterations_are_lost_the_others_are_judged(archive: Read
     assert found.report.iterations == 34
     judged = "judged are the 34 from iteration 6 on, the most in a row that all ranks have"
     assert found.report.limitations[0] == f"The trace of edge-1 lacks iterations: {judged}."
-    assert found.first == 6
+    assert found.report.first_iteration == 6
     assert found.activity is not None
     assert [int(lane.iterations["iteration"].min()) for lane in found.activity.lanes] == [6] * 3
     lane = found.activity.lanes[0].iterations
@@ -80,12 +80,12 @@ def test_where_the_first_iterations_are_lost_the_others_are_judged(archive: Read
 
 def test_of_a_gap_the_longer_side_counts(archive: ReadArchive) -> None:
     found = diagnose(without(archive, "cloud-1", 12))
-    assert (found.first, found.report.iterations) == (13, 27)
+    assert (found.report.first_iteration, found.report.iterations) == (13, 27)
     assert [each.element for each in found.report.culprits] == [EDGE_2]
     later = diagnose(without(archive, "cloud-1", 12, 30))
-    assert (later.first, later.report.iterations) == (13, 17)
+    assert (later.report.first_iteration, later.report.iterations) == (13, 17)
     early = diagnose(without(archive, "edge-1", 31))
-    assert (early.first, early.report.iterations) == (13, 17)
+    assert (early.report.first_iteration, early.report.iterations) == (13, 17)
 
 
 def test_the_whole_and_a_part_of_it_save_alike() -> None:
