@@ -48,7 +48,7 @@ from e2c_dl.trace.model import Phase, Trace
 from e2c_dl.trace.staleness import staleness
 from e2c_dl.trace.warm_up import warm_up
 
-WORTH_UNDESIGNED = 0.03  # of the run, by peers alone: scripts share machines, and some rank always lost a little
+WORTH_UNDESIGNED = 0.03  # of the run, by peers alone: scripts share their machines, and some rank always lost a little
 MAX_UNEXPLAINED = 0.1  # of the longest path: twice what makes a departure material
 MAX_HALF_ERROR = 0.1
 MAX_WORLD_ERROR = 0.05

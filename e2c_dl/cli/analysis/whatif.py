@@ -146,7 +146,7 @@ def _lines(answer: Answer, again: tuple[Path, float] | None, testbed: str | None
 
     predicted = answer.prediction
     saved = predicted.saved_s / predicted.measured_s
-    longer = predicted.predicted_s / predicted.measured_s
+    longer = 1 - saved
     less = f"{times(longer)} as long" if longer >= MANY_TIMES else _told(saved, "less", "more") or "as long"
     ends = seconds(predicted.least_s), seconds(predicted.most_s)
     interval = f" from {ends[0]} to {ends[1]}," if ends[0] != ends[1] else ""

@@ -57,7 +57,12 @@ def _later_ns(back: JudgedLink | None) -> float:
     """How much longer than designed each message took the other way, mean; 0, if it does not depart."""
     if back is None or not back.departs:
         return 0.0
-    return max(0.0, back.judged.excess_s) * 1e9 / max(1.0, float(back.of.messages(back.judged.windows).sum()))
+    return max(0.0, back.judged.excess_s) * 1e9 / max(1.0, _messages(back))
+
+
+def _messages(each: JudgedLink) -> float:
+    """How many of its messages depart."""
+    return float(each.of.messages(each.judged.windows).sum())
 
 
 def _late_on_line_ns(each: JudgedLink, carried: Sequence[ObservedLink], lines: Mapping[Pair, str]) -> float:
@@ -77,6 +82,5 @@ def _late_on_line_ns(each: JudgedLink, carried: Sequence[ObservedLink], lines: M
     asked_ns = [first_bytes_late_ns(one)[idle(one)] for one in line if one is not link]
     of_others_ns = [float(np.median(each_ns)) for each_ns in asked_ns if len(each_ns)]
     by_rate_ns = FRAMES * link.frame_ns * (judged.slowdown if each.departs else 1.0)
-    of_all_ns = late_ns * float(each.of.messages(judged.windows).sum())
-    is_why = of_all_ns >= MUCH * judged.excess_s * 1e9
+    is_why = late_ns * _messages(each) >= MUCH * judged.excess_s * 1e9
     return late_ns if is_why and late_ns - by_rate_ns - min(of_others_ns, default=0.0) > least_late_ns(link) else 0.0
