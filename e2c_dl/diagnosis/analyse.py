@@ -111,6 +111,7 @@ def analyse(
     by_themselves = {each.element for one in departures for each in one.restored.changes if not one.restored.lines}
     asking = speeding_up and not untraced and not mistimed_s
     elements, groups = speed_ups(predictor, carried, design, by_themselves) if asking else ((), ())
+    unrepeated = () if CUT_BY_TIME in trace.facts else (*about_repeating(retraining, trace, own_pace=own_pace),)
     limitations: tuple[Limitation, ...] = (
         *about_completeness(trace, iterations, messages, missing, own_pace=own_pace),
         *about_losses(trace),
@@ -120,7 +121,7 @@ def analyse(
         *(_about_replay(observed, half_error) if world is None else ()),
         *_about_world(made, is_used=world is not None),
         *([DEAF] if deaf else ()),
-        *(() if CUT_BY_TIME in trace.facts else about_repeating(retraining, trace, own_pace=own_pace)),
+        *unrepeated,
         *([TIMED] if retraining is not None and retraining.by_time else ()),
         *(choosing.limitations if choosing is not None else ()),
         *_about_chance(chance),
@@ -151,6 +152,7 @@ def analyse(
         round_iterations=_round_iterations(messages),
         untraced=untraced,
         together_s=_together_s(those_of(culprits, departures) or worth, predictor) if not mistimed_s else 0.0,
+        replayed=bool(unrepeated or deaf or (made and not world) or (choosing and choosing.replayed)),
         unjudged=_unjudged(prefix, [each.element for each in carried or observed.flows], hosts, links),
         mistimed_s=mistimed_s,
         untimed=tuple(str(link.element) for link in carried if link.by_receiver),

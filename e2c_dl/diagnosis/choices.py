@@ -114,6 +114,11 @@ class Choices:
         return world if world is not None and world.bottlenecks and abs(world.error) <= CLOSE else self.replay
 
     @property
+    def replayed(self) -> bool:
+        """Whether the strategy may choose otherwise, and nobody knows what comes of that."""
+        return self.chose and bool(self.limitations)
+
+    @property
     def limitations(self) -> tuple[Limitation, ...]:
         """What of the choices, or of the line, is not known."""
         if self.world is None:

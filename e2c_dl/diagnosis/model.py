@@ -235,6 +235,8 @@ class Report:
     ``saved_s`` and ``speedup`` of findings are NaN; else 0."""
     together_s: float = 0.0
     """What all culprits cost together, where there are several; without any, all that departs, where several do."""
+    replayed: bool = False
+    """Whether savings are of a replay, though ranks may decide otherwise: what costs little there may cost much."""
     unjudged: tuple[str, ...] = ()
     """Hosts and links that took part, and of which nobody knows how fast they should be."""
     untimed: tuple[str, ...] = ()

@@ -85,7 +85,7 @@ def verdict_of(report: Report, whole: str = "this run", *, links_off: int = 0) -
     much = report.run_s >= MATERIAL_SPEEDUP * (report.run_s - report.together_s)  # of all that departs
     unknown = (
         links_off or report.untraced or report.mistimed_s or blind or much or _breaking_off(report) or report.silent_s
-        or report.slowed_in_common
+        or report.slowed_in_common or (report.replayed and report.findings)
     )  # fmt: skip
     tone = Tone.UNDECIDED if unknown else Tone.HEALTHY
     return Verdict(tone=tone, headline=headline, points=points, asides=_asides(report))
@@ -162,6 +162,7 @@ def _no_culprit(report: Report, off: str) -> str:
         departures = formatting.count(len(report.findings), "departure")
         least = f"{(MATERIAL_SPEEDUP - 1) * 100:.0f} %"
         alone = f"none costs {least} or more{' by itself' if len(report.findings) > 1 else ''}"
+        alone += " as far as a replay tells, in which nobody decides otherwise" if report.replayed else ""
         cost = f"{formatting.seconds(report.together_s)} of {formatting.seconds(report.run_s)}"
         together = f"; together they cost {cost}" if report.together_s >= NOTHING * report.run_s else ""
         return f"{first_words} {departures} from {asked}, {alone}{together}.{off}"

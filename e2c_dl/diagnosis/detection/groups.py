@@ -7,10 +7,12 @@ others are as slow. Alike are those whose slow-downs, or the delays by which lin
 at the same time but for LAPSE of it: links that carry something now and then, by how they were whenever another was
 seen to depart. Hosts are held beside each other part by part: who is slow in another is as designed in this one. One
 member that is as designed then, though so much would have been seen of it, and there is no group; nor unless all that
-depart are alike: of MANY, MOST. Then one of them that departs by less, or at other times, is of the group, too, for it
-tells little of itself. So is a link that is as slow then, but for another reason, as its own messages have it, if those
-of one reason are MORE than half of them: of one that is uneven it tells the least. One that departs by more has a cause
-of its own; one that may be late for another reason, or of which too little was seen, is of the group if it is as slow.
+depart are alike: of MANY, MOST. That is asked of those that were looked at TELLING of the times of whom was most often:
+of a link that is used to measure it, and then left alone, next to nothing is known. Then one that departs by less, or
+at other times, is of the group, too, for it tells little of itself. So is a link that is as slow then, but for another
+reason, as its own messages have it, if those of one reason are MORE than half of them: of one that is uneven it tells
+the least. One that departs by more has a cause of its own; one that may be late for another reason, or of which too
+little was seen, is of the group if it is as slow.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from e2c_dl.topology import Pair
 ALIKE = 1.3
 LAPSE = 0.4
 MANY, MOST, MORE = 6, 2 / 3, 1 / 2
+TELLING = 1 / 4
 _TRIED = 3  # that others may be alike with: those of middling slow-down
 _ALIKE_PARTS = (
     UNTOLD | {Part.RATE},
@@ -72,9 +75,10 @@ def grouped(
         departing = {each.element for each in own}
         healthy = [each for each in judged_of.get(key, ()) if each not in departing]
         least = min(each.slowdown for each in own)
-        alike, typical = _typical(own, looked)
-        enough = MOST if len(own) >= MANY else 1
-        is_group = len(own) > 1 and len(alike) >= enough * len(own) and len(typical) > MORE * len(alike)
+        telling = _telling(own, looked)
+        alike, typical = _typical(telling, looked)
+        enough = MOST if len(telling) >= MANY else 1
+        is_group = len(telling) > 1 and len(alike) >= enough * len(telling) and len(typical) > MORE * len(alike)
         seen_at = (judged[each] for each in healthy if _was_seen_then(each, typical, looked))
         if is_group and min(seen_at, default=np.inf) > least:
             most = ALIKE * _middle(typical)
@@ -88,6 +92,14 @@ def grouped(
         else:
             made += own
     return (*made, *alone)
+
+
+def _telling(own: Sequence[Departure], looked: Mapping[Element, Looked]) -> Sequence[Departure]:
+    """Those of ``own`` of which much was seen; all, where it was of one."""
+    times = [len(looked[each.element].begins_s) if each.element in looked else None for each in own]
+    most = max((count for count in times if count is not None), default=0)
+    found = [each for each, count in zip(own, times, strict=True) if count is None or count >= TELLING * most]
+    return found if len(found) > 1 else own
 
 
 def _was_seen_then(element: Element, typical: Sequence[Departure], looked: Mapping[Element, Looked]) -> bool:
@@ -212,7 +224,7 @@ def _group(key: Key, typical: Sequence[Departure], own: Sequence[Departure]) -> 
     evidence = f"All {what} that can be judged depart alike, {span}: {most.evidence}"
     return Departure(
         element=Element(kind=ElementKind.GROUP, src=what), members=tuple(each.element for each in own), part=most.part,
-        when=most.when, slowdown=float(np.median(slowdowns)), observed=most.observed, expected=most.expected,
+        when=most.when, slowdown=_middle(typical), observed=most.observed, expected=most.expected,
         evidence=evidence, restored=WhatIf.together(each.restored for each in own),
         excess_s=sum(each.excess_s for each in own),
     )  # fmt: skip

@@ -23,13 +23,19 @@ COUNT = ITERATIONS * EACH
 PLACES = np.arange(COUNT)
 
 
-def part_of(slower: np.ndarray) -> Part:
-    """What is said of a link of a live run whose messages take so many times longer than designed."""
-    rows = np.zeros(COUNT, dtype=MESSAGE)
-    rows["nbytes"], rows["iteration"] = NBYTES, PLACES // EACH
-    rows["send_start_ns"] = rows["posted_ns"] = PLACES * 10**9
-    took_s = slower * wire_bits_of(rows["nbytes"]) / RATE_BPS
-    rows["recv_end_ns"] = rows["send_start_ns"] + np.rint((DELAY_S + took_s) * 1e9).astype(np.int64)
+def part_of(slower: np.ndarray, *, busy: bool = False) -> Part:
+    """What is said of a link of a live run whose messages take so many times longer than designed.
+
+    ``busy``: each stands behind the one before it, and is an iteration's.
+    """
+    rows, each = np.zeros(COUNT, dtype=MESSAGE), 1 if busy else EACH
+    rows["nbytes"], rows["iteration"] = NBYTES, PLACES // each
+    service_s = wire_bits_of(rows["nbytes"]) / RATE_BPS
+    apart_s = service_s if busy else np.ones(COUNT)
+    rows["send_start_ns"] = rows["posted_ns"] = np.rint(PLACES * apart_s * 1e9).astype(np.int64)
+    arrived_s = np.cumsum(slower * service_s) if busy else PLACES + slower * service_s
+    rows["recv_end_ns"] = np.rint((DELAY_S + arrived_s) * 1e9).astype(np.int64)
+    seconds = float(COUNT * apart_s[0])
     designed = Designed(own=Piecewise.constant(RATE_BPS), delay_s=Piecewise.constant(DELAY_S))
     link = ObservedLink(
         src="a", dst="b", rows=rows, designed=designed, began_ns=0, uncertainty_ns=0, first_iteration=2
@@ -39,8 +45,8 @@ def part_of(slower: np.ndarray) -> Part:
         for rank, name in enumerate("ab")
     )
     reference = Reference(topology=Topology(hosts=hosts), compute_factors={}, batch_sizes={})
-    design = Design(reference=reference, began_ns=0, seconds=float(COUNT), judged_s=float(COUNT))
-    windows = Windows(begins_s=np.arange(ITERATIONS, dtype=np.float64) * EACH, until_s=float(COUNT))
+    design = Design(reference=reference, began_ns=0, seconds=seconds, judged_s=seconds)
+    windows = Windows(begins_s=np.arange(0, COUNT, each) * apart_s[0], until_s=seconds)
     as_designed = AsDesigned([link], design)
     ((judged,), _) = judged_links([link], windows, design, as_designed)
     assert judged.departs
@@ -71,3 +77,13 @@ def test_messages_that_are_as_uneven_beside_their_neighbours_are_why_losses_are_
 
 def test_messages_that_are_even_unevenly_are_why_losses_are_told() -> None:
     assert part_of(2.0 * np.exp(DRAWN.normal(0, 0.3, COUNT))) is Part.LOSS
+
+
+@pytest.mark.parametrize(("given_back", "part"), [(0.6, Part.RATE_OR_DELAY), (0.0, Part.RATE)])
+def test_what_is_given_back_at_once_may_be_a_delay_that_comes_and_goes_within_messages(
+    given_back: float, part: Part
+) -> None:
+    slower = np.ones(COUNT)
+    slower[12::6] += 0.6
+    slower[14::6] -= given_back
+    assert part_of(slower, busy=True) is part

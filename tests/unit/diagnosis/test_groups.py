@@ -209,3 +209,13 @@ def test_links_that_carry_something_now_and_then_are_a_group_by_how_they_were_at
     assert len(grouped(own, [], {}, FOG, looked=at_another_time)) == 2
     fast_meanwhile = seen | {healthy: looked((2.2, 2.3, False))}
     assert len(grouped(own, [], {healthy: 1.1}, FOG, looked=fast_meanwhile)) == 2
+
+
+def test_links_that_are_used_once_to_measure_them_do_not_decide_who_is_alike() -> None:
+    """They carry little, in windows that open: by less than their rate are they seen to be slow."""
+    once = [slow_link(number, 2.0, Part.RATE_DELAY_OR_LOSS) for number in range(4, 10)]
+    own = [*(slow_link(number, 3.0) for number in (1, 2, 3)), *once]
+    seen = {each.element: looked(*((at_s, at_s + 0.5, True) for at_s in range(20))) for each in own}
+    (group,) = grouped(own, [], {}, FOG, looked=seen | {each.element: looked((0.0, 0.1, True)) for each in once})
+    assert (len(group.members), group.slowdown) == (9, 3.0)
+    assert [len(each.members) for each in grouped(own, [], {}, FOG, looked=seen)] == [6, 0, 0, 0]  # seen as often

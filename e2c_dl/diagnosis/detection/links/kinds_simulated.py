@@ -24,6 +24,7 @@ from e2c_dl.diagnosis.detection.links.kinds import (
     LEAST_SCATTERED,
     MAY_SCATTER,
     SCATTER,
+    UNEVEN,
     UNTOLD,
     Kind,
     kind_of,
@@ -42,6 +43,7 @@ BY_NO_RATE = 0.15  # of what a message takes: so far from when they came at leas
 FAR_LESS = 0.5  # of how far they are from each other
 A_MESSAGE = 1.0  # of what one takes
 HALF, LEAST_IN_LINE = 0.5, 5  # of a scatter; messages
+GIVEN_BACK = 0.5  # of what messages are late
 FEW_TRIPS, MOST = 3, 0.5  # of a window that grows with each; of the messages
 
 
@@ -75,13 +77,28 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         kind = kind if longer_ns is None else Kind(part=Part.DELAY, delay_ns=longer_ns)
     if each.of.warming:  # beside what TCP learns of it; of that the messages know nothing
         return replace(kind, rate=each.judged.slowdown)
-    kind = _changing_rate(each, chosen, _rate_or_loss(each, chosen, kind, as_designed))
+    kind = _or_delay(each, _changing_rate(each, chosen, _rate_or_loss(each, chosen, kind, as_designed)))
     if kind.part is Part.LOSS:
         return kind
     end = end_of(each.link, each.of.messages(windows))
     if end is not None:
         return replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
     return _late_as_well(each, chosen, kind) if as_designed.exact else kind
+
+
+def _or_delay(each: JudgedLink, kind: Kind) -> Kind:
+    """``kind``, or, where most of what messages are late is made up for by what follows, a rate or a delay.
+
+    No message is served faster than its link is, whatever rate that had before. But when a delay is over, what follows
+    comes sooner behind what was late, for it had left in time; so it does behind what was lost, once that is there. A
+    delay that comes and goes within messages stretches those that it meets, by all of it or a part, as a rate does.
+    """
+    link, departs = each.link, each.of.messages(each.judged.windows)
+    late_ns, grain_ns = link.services_ns - link.expected_ns, GRAIN_NS + link.designed.jitter_s * 1e9
+    short = ~departs & (late_ns < -grain_ns - UNEVEN * link.expected_ns)
+    is_given_back = -late_ns[short].sum() >= GIVEN_BACK * late_ns[departs].sum()
+    is_rate = kind.part is Part.RATE and not kind.delay_ns and link.designed.left is None
+    return replace(kind, part=Part.RATE_OR_DELAY) if is_rate and is_given_back else kind
 
 
 def _late_as_well(each: JudgedLink, chosen: npt.NDArray[np.bool_], kind: Kind) -> Kind:
