@@ -84,7 +84,7 @@ def test_a_window_that_an_iteration_begins_counts_from_there(begun_s: float, for
     assert host.computed(at(0.0), begun_s + for_s / 2, begun)[-1].time_s == pytest.approx(begun_s + for_s)
 
 
-@settings(max_examples=20)  # some switch thousands of times
+@settings(max_examples=10)  # some switch thousands of times
 @given(host_speeds(hot=True), st.floats(1, 60))
 def test_a_hot_device_switches_at_its_thresholds(host: HostSpeed, cpu_s: float) -> None:
     device = host.device

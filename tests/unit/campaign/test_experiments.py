@@ -41,12 +41,12 @@ class Silent:
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ReadArchive]:
-    """What shapes alone leave of each experiment; of the longest, a quarter, as no test here reads more of it."""
+    """What shapes alone leave of each experiment; of the longest, a twelfth, as no test here reads more of it."""
     path = tmp_path_factory.mktemp("experiments")
-    longest = shutil.copytree(EXPERIMENTS / LONGEST, path / "quarter" / LONGEST)
+    longest = shutil.copytree(EXPERIMENTS / LONGEST, path / "part" / LONGEST)
     layers = (longest / "layers_services.yaml").read_text()
     assert layers.count("seconds: 60 ") == 1
-    (longest / "layers_services.yaml").write_text(layers.replace("seconds: 60 ", "seconds: 15 "))
+    (longest / "layers_services.yaml").write_text(layers.replace("seconds: 60 ", "seconds: 5 "))
     return {
         folder.name: open_archive(
             run(SimulationRequest(scenario=folder, archive=path / folder.name, shapes_only=True), Silent())

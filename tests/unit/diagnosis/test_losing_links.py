@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import virtual_world as vw
+from thorough import few
 
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.detection.links.losing import judged
@@ -48,12 +50,14 @@ def test_nobody_is_named_where_losses_are_as_designed(seed: int) -> None:
     assert report.unjudged == ()
 
 
-@pytest.mark.parametrize("part", CHANGED)
-@pytest.mark.parametrize("since_s", [0.0, 4.0])
-def test_what_is_not_as_designed_is_named_as_what_it_is_and_what_it_costs(part: Part, since_s: float) -> None:
+@pytest.mark.parametrize(
+    "changed", few(product(CHANGED, (0.0, 4.0)), (Part.RATE, 4.0), (Part.DELAY, 0.0), (Part.LOSS, 4.0))
+)
+def test_what_is_not_as_designed_is_named_as_what_it_is_and_what_it_costs(changed: tuple[Part, float]) -> None:
+    part, since_s = changed
     steps = [(0.0, ASKED), (since_s, CHANGED[part])]
-    changed = replace(ASKED, conditions=lambda: iter(steps)) if since_s else CHANGED[part]
-    run = trained({**DESIGNED, (1, 0): changed})
+    link = replace(ASKED, conditions=lambda: iter(steps)) if since_s else CHANGED[part]
+    run = trained({**DESIGNED, (1, 0): link})
     report = diagnosed(run)
     (culprit,) = report.culprits
     assert str(culprit.element) == WAY
