@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.detection.links.kinds import TELLING
 from e2c_dl.diagnosis.piecewise import Piecewise, multiplied
 from e2c_dl.diagnosis.replay.whatif import Line, WhatIf
 from e2c_dl.ethernet import wire_bits_of
@@ -119,16 +120,18 @@ def _least_bps(links: Sequence[MessageArray], own_bps: Sequence[float]) -> float
 def _full_bps(links: Sequence[MessageArray], own_bps: Sequence[float], line_bps: float) -> float | None:
     """Bits per second of several links' messages while what arrived fills a line; None if it never did.
 
-    It is full while the links that carry anything would by themselves, ``own_bps``, carry ``line_bps``. Messages of a
-    queue come in bursts, one link's and another's, so that of a moment nothing is known but the mean of whole messages:
-    all of the time counts in which the line is full.
+    It is full while the links that carry anything would by themselves, ``own_bps``, carry ``line_bps``: anything that
+    shows a rate, for many small ones at one moment fill nothing. Messages of a queue come in bursts, one link's and
+    another's, so that of a moment nothing is known but the mean of whole messages: all of the time counts in which the
+    line is full.
     """
     edges = []
     for rows, bps in zip(links, own_bps, strict=True):
         begin_ns, end_ns = rows["recv_start_ns"], rows["recv_end_ns"]
         chosen = end_ns > begin_ns
-        rate = (wire_bits_of(rows["nbytes"]) / np.maximum(1, end_ns - begin_ns))[chosen]
-        filled = np.full(len(rate), min(1.0, bps / line_bps))
+        bits = wire_bits_of(rows["nbytes"])[chosen]
+        rate = bits / (end_ns - begin_ns)[chosen]
+        filled = np.where(bits >= TELLING * bits.max(initial=0), min(1.0, bps / line_bps), 0.0)
         edges += [(begin_ns[chosen], rate, filled), (end_ns[chosen], -rate, -filled)]
     if not edges:
         return None

@@ -68,3 +68,17 @@ def test_a_line_is_measured_where_what_restores_it_has_it_slow_and_where_not_eac
     (first_s, slow_bps), (then_s, well_bps) = line.rates()
     assert (first_s, then_s) == (0.0, 20.0)
     assert (slow_bps, well_bps) == (pytest.approx(20e6, rel=0.01), pytest.approx(40e6, rel=0.01))
+
+
+def test_small_messages_that_come_at_one_moment_fill_no_line() -> None:
+    """Both links are slow by themselves, and cannot fill it: what a barrier sends shows no rate."""
+    large = carried(20e6, apart=0.0)
+    small = large.joined.copy()
+    small["nbytes"] = 54
+    small["seq"] += 4
+    small["recv_start_ns"] = large.joined["recv_end_ns"] - 1_000
+    small["recv_end_ns"] = small["recv_start_ns"] + 500
+    joined = np.sort(np.concatenate([large.joined, small]), order=["src", "dst", "seq"])
+    messages = Messages(joined=joined, unreceived=large.unreceived, unsent=large.unsent)
+    line = measured_line(DESIGNED, messages, 0, {}, dict.fromkeys(PAIRS, 15e6), [])
+    assert line.rate_bps == DESIGNED.rate_bps
