@@ -134,16 +134,15 @@ class HostRecords:
         text = codec.encode(msgspec.structs.replace(outcome, reason=reason))
         try:
             descriptor = os.open(self.path / _RESERVE, os.O_WRONLY | os.O_CREAT, 0o644)
-            try:
-                os.write(descriptor, text)  # into blocks that are there already: needs none on a full disk
-                os.truncate(descriptor, len(text))
+            with open(descriptor, "wb") as file:  # all of it, or an error
+                file.write(text)  # into blocks that are there already: needs none on a full disk
+                file.truncate()
                 os.fsync(descriptor)  # before it has its name: a crash must not leave that on an empty file
-            finally:
-                os.close(descriptor)
             (self.path / _RESERVE).rename(self.path / layout.OUTCOME)
         except OSError as error:
             where = self.path / layout.OUTCOME
-            raise ArchiveError(f"{where}: cannot be written: {error.strerror}; {outcome}") from error
+            ended = ": ".join(filter(None, (f"rank {outcome.rank} {outcome.status}", outcome.reason)))
+            raise ArchiveError(f"{where}: cannot be written: {error.strerror}; {ended}") from error
 
     def outcome(self) -> WorkerOutcome | None:
         """How its worker ended; None if it exited without an outcome."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from e2c_dl.drivers.live.control import WHILE_ALIVE, WITHIN_S, Aborted, Control
 from e2c_dl.drivers.live.coordinator import Coordinator
 from e2c_dl.drivers.live.ending.collect import collect
 from e2c_dl.drivers.live.metrics import device_bytes, device_with
-from e2c_dl.errors import PeerLost, TrainingError
+from e2c_dl.errors import ArchiveError, PeerLost, TrainingError
 from e2c_dl.strategies.base import Message, Vector
 from e2c_dl.strategies.collectives.server import Served
 from e2c_dl.worlds.allotment import SharedTime
@@ -248,6 +249,19 @@ def test_the_outcome_replaces_its_reserve(tmp_path: Path) -> None:
     assert (tmp_path / "outcome.json").stat().st_size < 4096
     read = records.outcome()
     assert read is not None and (read.cause, read.status, read.rank) == (Cause.FAILED, "failed", 1)
+
+
+def test_an_outcome_that_has_no_room_is_told_in_words_and_no_half_of_one_has_its_name(tmp_path: Path) -> None:
+    records = HostRecords(tmp_path)
+    ended = WorkerOutcome.of(Cause.FAILED, reason="the link is down", rank=1, iterations_done=2, seconds=3.0)
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40, hard))  # as on a disk that is nearly full: a part is written
+    try:
+        with pytest.raises(ArchiveError, match=r"cannot be written: File too large; rank 1 failed: the link is down$"):
+            records.write_outcome(ended)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert records.outcome() is None
 
 
 def test_the_device_of_an_address_and_its_counters() -> None:
