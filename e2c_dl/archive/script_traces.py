@@ -116,8 +116,7 @@ class ScriptTrace:
             thread = threads[each.get("pid")]
             yield {"ph": "M", "name": "thread_name", "pid": first, "tid": thread, "args": {"name": said}}
             return
-        process = processes[each.get("pid")]
-        thread = threads[each.get("pid"), each.get("tid")]
+        process, thread = processes[each.get("pid")], threads[each.get("pid"), each.get("tid")]
         named = f"{whose}: {said}" if name == "process_name" else said
         yield {"ph": "M", "name": name, "pid": process, "tid": thread, "args": {"name": named}}
 
@@ -191,12 +190,12 @@ def _pairs(folder: Place, clocks: _Clocks) -> Sequence[Pair]:
 
 def _read(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> tuple[ScriptTrace, str]:
     """(the trace, what of it cannot be read). Raises: ArchiveError, OSError, ValueError, EOFError, zlib.error."""
-    base_ns, events, by_tensor, lost = _trace_events(_content(place))
-    named = [each for each in events if isinstance(each, dict) and _is_named(each)]
+    base_ns, events, by_tensor, broken = _trace_events(_content(place))
+    readable = [each for each in events if _is_readable(each)]
     return ScriptTrace(
-        rank=rank, name=name, base_ns=_base(base_ns), times=times, content=lambda: named, steady=by_tensor,
+        rank=rank, name=name, base_ns=_base(base_ns), times=times, content=lambda: readable, steady=by_tensor,
         by_tensor=by_tensor,
-    ), lost  # fmt: skip
+    ), "; ".join(filter(None, (broken, _left_out(len(events) - len(readable)))))  # fmt: skip
 
 
 def _exported(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> tuple[ScriptTrace, str]:
@@ -211,9 +210,12 @@ def _exported(place: Place, name: str, rank: RankTrace, times: TimesOfDay) -> tu
                 raise ArchiveError(f"{place}: {error}") from error
 
     with place.opened() as file, nsys.opened(_path_of(file)) as export:
-        base_ns, lost = _base(nsys.began_ns(export)), nsys.unreadable(export)
-    said = f"{lost} of its events cannot be read, and are left out" if lost else ""
-    return ScriptTrace(rank=rank, name=name, base_ns=base_ns, times=times, content=events, steady=True), said
+        base_ns, lost = _base(nsys.began_ns(export)), _left_out(nsys.unreadable(export))
+    return ScriptTrace(rank=rank, name=name, base_ns=base_ns, times=times, content=events, steady=True), lost
+
+
+def _left_out(count: int) -> str:
+    return f"{count} of its events cannot be read, and are left out" if count else ""
 
 
 def _path_of(file: BinaryIO) -> str:
@@ -232,8 +234,7 @@ def _content(place: Place) -> bytes:
     with place.opened() as file:
         content = file.read(LARGE_BYTES + 1)
     if content.startswith(_GZIP):
-        with gzip.open(io.BytesIO(content)) as packed:
-            content = packed.read(LARGE_BYTES + 1)
+        content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(LARGE_BYTES + 1)
     if len(content) > LARGE_BYTES:
         raise ValueError(f"it is larger than {LARGE_BYTES >> 30} GiB, which is read as a whole; open it by itself")
     return content
@@ -282,9 +283,12 @@ def _start_us(each: Any) -> int | None:
     return start if isinstance(start, int) else None
 
 
-def _is_named(each: Event) -> bool:
-    """Whether its kind, process and thread are numbers or texts, by which it can be told from others."""
-    return all(isinstance(each.get(key), (str, int, float, type(None))) for key in ("ph", "pid", "tid"))
+def _is_readable(each: Any) -> bool:
+    """Whether it is an event: its kind, process and thread can be told from others, and its times are numbers."""
+    named = isinstance(each, dict) and all(
+        isinstance(each.get(key), str | int | float | None) for key in ("ph", "pid", "tid")
+    )
+    return named and (each.get("ph") not in _SHOWN or _is_timed(each))
 
 
 def _is_timed(each: Event) -> bool:

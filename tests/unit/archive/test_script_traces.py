@@ -44,9 +44,9 @@ def one_rank() -> Trace:
     return Trace(ranks=(RankTrace(rank=0, host="edge-1", layer="edge", spans=spans, clock=clock),), facts={})
 
 
-def exported(archive: Path) -> list[dict[str, Any]]:
-    traces, problems = found(Place(archive), one_rank())
-    assert problems == ()
+def exported(archive: Path, *problems: str) -> list[dict[str, Any]]:
+    traces, told = found(Place(archive), one_rank())
+    assert told == problems
     write("perfetto", one_rank(), archive / "trace.json", merged(traces))
     events: list[dict[str, Any]] = json.loads((archive / "trace.json").read_text())["traceEvents"]
     return events
@@ -181,15 +181,19 @@ def test_events_that_are_none_are_left_out(archive: Path) -> None:
     odd = [1, {"ph": "X"}, {"ph": "X", "ts": "1"}, {"ph": "X", "ts": 1e300}, {"ph": "M", "name": "thread_name"}]
     odd += [{"ph": ["X"], "ts": 1}, {"ph": "X", "ts": 1, "pid": [1]}, {"ph": "X", "ts": 1, "tid": {}}]
     content = {"baseTimeNanoseconds": 1, "traceEvents": odd}
-    (archive / "hosts" / "edge-1" / "z.json").write_text(json.dumps(content))
-    assert not [each for each in exported(archive) if each["pid"] >= 1_200_000]
+    file = archive / "hosts" / "edge-1" / "z.json"
+    file.write_text(json.dumps(content))
+    lost = f"{file}: 7 of its events cannot be read, and are left out"
+    assert not [each for each in exported(archive, lost) if each["pid"] >= 1_200_000]
 
 
 @pytest.mark.parametrize("lasts", ["NaN", "Infinity", '"3"', "null", "1e400"])
 def test_an_event_that_lasts_no_time_is_left_out(archive: Path, lasts: str) -> None:
     odd = f'{{"ph": "X", "name": "odd", "ts": 5.0, "dur": {lasts}}}'
-    (archive / "hosts/edge-1/z.json").write_text(f'{{"baseTimeNanoseconds": 1, "traceEvents": [{odd}]}}')
-    assert not [each for each in exported(archive) if each["pid"] >= 1_200_000]
+    file = archive / "hosts/edge-1/z.json"
+    file.write_text(f'{{"baseTimeNanoseconds": 1, "traceEvents": [{odd}]}}')
+    lost = f"{file}: 1 of its events cannot be read, and are left out"
+    assert not [each for each in exported(archive, lost) if each["pid"] >= 1_200_000]
 
 
 def test_arrows_have_numbers_as_perfetto_reads_them_and_each_file_its_own(archive: Path) -> None:
