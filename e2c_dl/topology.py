@@ -80,6 +80,11 @@ class BurstLoss:
     loss_in_bad: Fraction = 1.0  # 1 - h
     loss_in_good: Fraction = 0.0  # 1 - k
 
+    def lossier(self, share: float) -> BurstLoss:
+        """This chain, losing ``share`` (0..1) of what it leaves, too."""
+        bad, good = (1 - (1 - loss) * (1 - share) for loss in (self.loss_in_bad, self.loss_in_good))
+        return replace(self, loss_in_bad=bad, loss_in_good=good)
+
     @property
     def mean(self) -> float:
         """The fraction of segments that is lost in the long run."""
@@ -114,6 +119,12 @@ class Link:
     def slowed(self, rate_factor: float) -> Link:
         """This link at ``rate_factor`` (0..1] times its rate; unlimited links stay unlimited."""
         return replace(self, rate_bps=None if self.rate_bps is None else self.rate_bps * rate_factor)
+
+    def lossier(self, share: float) -> Link:
+        """This link, losing ``share`` (0..1) of the segments that it leaves, too."""
+        if self.burst is not None:
+            return replace(self, burst=self.burst.lossier(share))
+        return replace(self, loss=1 - (1 - self.loss) * (1 - share))
 
     def described(self) -> str:
         """This link in one line, spelled as a scenario spells it: ``10mbit, 10ms, jitter 2ms uniform, loss 1%``."""

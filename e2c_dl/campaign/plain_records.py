@@ -18,7 +18,7 @@ from e2c_dl.archive.read import ReadArchive
 from e2c_dl.archive.records import Deployed, HostFacts
 from e2c_dl.emulation import tc
 from e2c_dl.emulation.backend import Backend
-from e2c_dl.scenario.model import FaultKind, Injected, Scenario
+from e2c_dl.scenario.model import LINK_FAULTS, FaultKind, Injected, Scenario
 from e2c_dl.testbeds import described
 from e2c_dl.testbeds.machines.run import compute_plan
 
@@ -136,7 +136,7 @@ class CarriedOut:
         return replace(self.scenario, injected=carried)
 
     def _carried(self, kind: FaultKind, host: str | None) -> bool:
-        if kind in (FaultKind.CUT, FaultKind.SLOW_LINK):
+        if kind in LINK_FAULTS:
             return self.backend != BY_E2CLAB
         return kind is not FaultKind.SLOW_HOST or host in self.speed
 

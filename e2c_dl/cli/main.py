@@ -30,7 +30,7 @@ COMMANDS = {  # name, also in its module -> (module beside this one, line for --
     "init": ("scenarios", "Write a commented scenario to start from."),
     "check": ("scenarios", "Read and validate a scenario; start nothing."),
     "migrate": ("migrate", "Make a scenario of an earlier E2Clab one of today."),
-    "probe": ("probe", "Measure hosts and links before training; name who to leave out."),
+    "probe": ("probe", "Measure hosts and links before training; name whom to leave out."),
     "deploy": ("deploy", "Deploy, emulate, train, collect, and say what slowed it down."),
     "attach": ("deploy", "Show a run that is going on, from its beginning to its end."),
     "trace": ("trace", "Run any training script, unchanged, and trace its ranks."),

@@ -23,7 +23,6 @@ from e2c_dl.trace.clocks.skew import Skew
 
 NumberedFault = tuple[int, Fault]
 
-LINK_FAULTS = (FaultKind.CUT, FaultKind.SLOW_LINK)
 CLOCK_FAULTS = (FaultKind.CLOCK_STEP, FaultKind.CLOCK_DRIFT)
 
 

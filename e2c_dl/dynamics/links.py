@@ -6,6 +6,7 @@
     designed    rate, delay, loss           a schedule's value takes the place of the designed one
     injected    x rate_factor all the time  (Injected.links; of a schedule's rate too)
     faults            [ x value )           SLOW_LINK: windows multiply, as many as overlap
+                        [ + value )         LATE_LINK: delays add up; LOSSY_LINK: each loses of what others leave
                           [   down   )      CUT; one without an end is the last change of its link
     what-if     another rate or delay           on top of all of it
 
@@ -18,8 +19,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from e2c_dl.dynamics.faults import LINK_FAULTS, BegunFaults, NumberedFault, Window, faults_of_kind
-from e2c_dl.scenario.model import FaultKind, LinkSchedule, Scenario
+from e2c_dl.dynamics.faults import BegunFaults, NumberedFault, Window, faults_of_kind
+from e2c_dl.scenario.model import LINK_FAULTS, Fault, FaultKind, LinkSchedule, Scenario
 from e2c_dl.scenario.schedule import SAME_S
 from e2c_dl.scenario.what_if import LinkChange
 from e2c_dl.topology import Link, Pair
@@ -60,13 +61,9 @@ class LinksInForce:
         if schedule := scenario.schedules.links.get(pair):
             link = _on_schedule(link, schedule, time_s)
         link = link.slowed(scenario.injected.links.get(pair, 1.0))  # after the schedule: also its rates are slowed
-        for window in of_link:  # windows that overlap multiply
-            if not window.covers(time_s):  # over, or yet to come
-                continue
-            if window.fault.kind is FaultKind.CUT:
-                link = replace(link, down=True)
-            elif window.fault.value is not None:
-                link = link.slowed(window.fault.value)
+        for window in of_link:  # windows that overlap add up
+            if window.covers(time_s):  # neither over, nor yet to come
+                link = while_met(link, window.fault)
         return scenario.what_if.link(pair, link)
 
     def rate_bps(self, bottleneck: str, time_s: float) -> float:
@@ -107,6 +104,20 @@ def _cut_for_good_s(of_link: Iterable[Window]) -> float:
     """From when on a link with these windows is down for ever; infinity if it is not."""
     cuts = (window for window in of_link if window.fault.kind is FaultKind.CUT and math.isinf(window.end_s))
     return min((window.begin_s for window in cuts), default=math.inf)
+
+
+def while_met(link: Link, fault: Fault) -> Link:
+    """``link`` while ``fault`` is in force."""
+    value = fault.value or 0.0
+    match fault.kind:
+        case FaultKind.CUT:
+            return replace(link, down=True)
+        case FaultKind.SLOW_LINK:
+            return link.slowed(value)
+        case FaultKind.LATE_LINK:
+            return replace(link, delay_s=link.delay_s + value)
+        case _:
+            return link.lossier(value)
 
 
 def _on_schedule(link: Link, schedule: LinkSchedule, time_s: float) -> Link:

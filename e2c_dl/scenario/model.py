@@ -112,11 +112,18 @@ class FaultKind(Enum):
 
     CUT = "cut"  # ``links`` carry nothing; a partition is the cut of all links between its sides
     SLOW_LINK = "slow_link"  # ``links`` have ``value`` (0..1) times their rate
+    LATE_LINK = "late_link"  # ``links`` delay by ``value`` seconds more
+    LOSSY_LINK = "lossy_link"  # ``links`` lose ``value`` (0..1) of the segments that they did not lose already
     SLOW_HOST = "slow_host"  # ``host`` computes ``value`` (> 1) times slower
+    LATE_DATA = "late_data"  # each batch of ``host`` comes ``value`` seconds later
+    LATE_STEP = "late_step"  # each step of the optimizer on ``host`` takes ``value`` seconds longer
     PAUSE = "pause"  # ``host``'s worker is stopped (SIGSTOP); its kernel still acknowledges
     KILL = "kill"  # ``host``'s worker is killed (SIGKILL)
     CLOCK_STEP = "clock_step"  # ``host``'s trace clock jumps by ``value`` seconds
     CLOCK_DRIFT = "clock_drift"  # ``host``'s trace clock gains ``value`` seconds per second
+
+
+LINK_FAULTS = frozenset({FaultKind.CUT, FaultKind.SLOW_LINK, FaultKind.LATE_LINK, FaultKind.LOSSY_LINK})
 
 
 @dataclass(frozen=True, kw_only=True)

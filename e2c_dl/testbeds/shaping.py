@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from e2c_dl.dynamics.links import while_met
 from e2c_dl.emulation import tc
 from e2c_dl.scenario.model import LinkSchedule, Scenario
 from e2c_dl.testbeds import programs
@@ -60,11 +61,15 @@ def _on_all(accesses: Sequence[Access], verb: str, commands: Mapping[str, Sequen
 
 
 def at_most(scenario: Scenario) -> Topology:
-    """The emulated topology, each link with the greatest delay and loss that its schedule ever gives it."""
+    """The emulated topology, each link with the greatest delay and loss of its schedule and faults, or more."""
     topology = scenario.emulated_topology()
     links: dict[Pair, Link] = dict(topology.links)
     for pair, schedule in scenario.schedules.links.items():
         links[pair] = scenario.what_if.link(pair, _grown(topology.link(*pair), schedule))
+    for fault in scenario.injected.faults:
+        for pair in fault.links:
+            met = while_met(links[pair], fault)
+            links[pair] = replace(links[pair], delay_s=met.delay_s, loss=met.loss, burst=met.burst)
     return replace(topology, links=links)
 
 

@@ -3,7 +3,7 @@
 ::
 
     changes.jsonl          links, bottlenecks, pauses, kills: written by the host's agent      one JSON object
-    changes-worker.jsonl   compute, heat, clock: written by its worker                         per line
+    changes-worker.jsonl   compute, data, steps, heat, clock: written by its worker            per line
 
 A line: ``what``, ``whom``, ``asked_s`` or ``asked_iteration``, ``in_force_ns`` (this host's own clock, as its spans),
 ``in_force_s`` (since training began), ``lateness_s``, ``value`` (what is in force since then). What a killed process
@@ -37,6 +37,8 @@ class Change(Enum):
     RESUME = "resume"
     KILL = "kill"
     COMPUTE = "compute"  # value: factor, times slower than a host of factor 1; heat not counted
+    DATA = "data"  # value: later_s, by which each batch comes later
+    STEP = "step"  # value: later_s, by which each step of the optimizer takes longer
     THROTTLE = "throttle"  # value: temperature_c
     RECOVER = "recover"  # value: temperature_c
     CLOCK = "clock"  # value: step_s, drift; a drift that ends is one in the opposite direction
@@ -75,12 +77,18 @@ class _Compute(msgspec.Struct):
     factor: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
+class _Late(msgspec.Struct):
+    later_s: Annotated[float, msgspec.Meta(ge=0, le=MOST_S)]
+
+
 class _Heat(msgspec.Struct):
     temperature_c: Annotated[float, msgspec.Meta(ge=-1e4, le=1e4)]
 
 
 _VALUES: Mapping[Change, type[msgspec.Struct]] = {
     Change.COMPUTE: _Compute,
+    Change.DATA: _Late,
+    Change.STEP: _Late,
     Change.THROTTLE: _Heat,
     Change.RECOVER: _Heat,
 }

@@ -46,6 +46,18 @@ def cut(at_s: float, for_s: float | None) -> Fault:
     return Fault(kind=FaultKind.CUT, at_s=at_s, for_s=for_s, links=(A,))
 
 
+def late(value_s: float, at_s: float, for_s: float | None) -> Fault:
+    return Fault(kind=FaultKind.LATE_LINK, at_s=at_s, for_s=for_s, links=(A,), value=value_s)
+
+
+def lossy(value: float, at_s: float, for_s: float | None) -> Fault:
+    return Fault(kind=FaultKind.LOSSY_LINK, at_s=at_s, for_s=for_s, links=(A,), value=value)
+
+
+lasting = st.none() | st.floats(0.1, 20)
+met = st.builds(late, st.floats(0.001, 1), st.floats(0, 20), lasting) | st.builds(
+    lossy, st.floats(0.001, 0.5), st.floats(0, 20), lasting
+)
 timed = st.builds(slow, st.floats(0.1, 1), st.floats(0, 20), st.floats(0.1, 20)) | st.builds(
     cut, st.floats(0, 20), st.none() | st.floats(0.1, 20)
 )
@@ -98,12 +110,31 @@ def test_slow_windows_multiply_and_a_cut_is_down(
     assert link.down is down
 
 
-@given(st.permutations([slow(0.5, 0, 9), slow(0.2, 1, 9), cut(2, 9), slow(0.9, 3, 9)]), st.floats(0, 12))
+@given(st.lists(met, max_size=6), st.sampled_from([0.0, 0.02, None]), st.floats(0, 40))
+def test_delays_add_up_and_each_loses_of_what_others_leave(
+    faults: list[Fault], loss: float | None, time_s: float
+) -> None:
+    bursts = BurstLoss(good_to_bad=0.01, bad_to_good=0.3, loss_in_bad=0.8)
+    designed = Link(rate_bps=MBIT, delay_s=0.01, loss=loss or 0.0, burst=bursts if loss is None else None)
+    link = LinksInForce(scenario(link=designed, faults=tuple(faults))).link(A, time_s, BegunFaults())
+    in_force = [each.fault for each in BegunFaults().windows(enumerate(faults)) if each.covers(time_s)]
+    later_s = [fault.value or 0.0 for fault in in_force if fault.kind is FaultKind.LATE_LINK]
+    comes = math.prod(1 - (fault.value or 0.0) for fault in in_force if fault.kind is FaultKind.LOSSY_LINK)
+    assert link.delay_s == pytest.approx(0.01 + sum(later_s))
+    assert 1 - link.mean_loss == pytest.approx(comes * (1 - designed.mean_loss))
+    assert (link.rate_bps, link.down) == (MBIT, False)
+
+
+@given(
+    st.permutations([slow(0.5, 0, 9), slow(0.2, 1, 9), cut(2, 9), late(0.1, 0, 5), lossy(0.1, 1, 3), lossy(0.2, 0, 9)]),
+    st.floats(0, 12),
+)
 def test_the_order_of_faults_does_not_matter(faults: list[Fault], time_s: float) -> None:
     link = LinksInForce(scenario(faults=tuple(faults))).link(A, time_s, BegunFaults())
     sorted_link = LinksInForce(scenario(faults=tuple(sorted(faults, key=str)))).link(A, time_s, BegunFaults())
     assert link.down is sorted_link.down
-    assert link.rate_bps == pytest.approx(sorted_link.rate_bps)
+    assert (link.rate_bps, link.loss) == pytest.approx((sorted_link.rate_bps, sorted_link.loss))
+    assert link.delay_s == pytest.approx(sorted_link.delay_s)
 
 
 def test_a_schedule_takes_the_place_of_what_was_designed() -> None:

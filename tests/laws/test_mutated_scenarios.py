@@ -43,6 +43,10 @@ injected:
   - {clock_step: edge-2, by: 50ms, at: 10s}
   - {clock_drift: edge-1, by: -100ppm, at: 0s, for: 30s}
   - {slow_host: random, factor: 3, at: 20s, for: 10s}
+  - {late_link: {src: random, dst: random}, delay: 40ms, at: 20s, for: 10s}
+  - {lossy_link: [{src: edge-1, dst: cloud-1}], loss: 2%, at: 20s}
+  - {late_data: random, delay: 200ms, at: 20s}
+  - {late_step: edge-1, delay: 50ms, at: iteration 4}
   - {slow_link: {src: random, dst: random}, rate_factor: 0.3, at: 20s, for: 10s, repeat: {every: 20s, until: 2min}}
 tcp: {congestion_control: cubic, slow_start_after_idle: false}
 """

@@ -23,6 +23,9 @@ injected:
   - {pause: cloud-1, at: 1s, for: 500ms}
   - {clock_step: cloud-1, by: 50ms, at: 1200ms}
   - {cut: [{src: fog-1, dst: cloud-1}], at: iteration 5, for: 300ms}
+  - {late_link: {src: cloud-1, dst: edge-1}, delay: 20ms, at: 800ms, for: 1s}
+  - {late_data: edge-1, delay: 100ms, at: 1s, for: 500ms}
+  - {late_step: edge-1, delay: 50ms, at: iteration 3, for: 500ms}
 """
 
 
@@ -48,11 +51,15 @@ def test_every_change_was_in_force_when_asked(archive):
         (Change.BOTTLENECK, "uplink", 2.0, None), (Change.COMPUTE, "fog-1", 0.5, None),
         (Change.COMPUTE, "fog-1", 1.5, None), (Change.PAUSE, "cloud-1", 1.0, None),
         (Change.RESUME, "cloud-1", 1.5, None), (Change.CLOCK, "cloud-1", 1.2, None),
-        (Change.LINK, "fog-1 -> cloud-1", None, 5),
+        (Change.LINK, "fog-1 -> cloud-1", None, 5), (Change.LINK, "cloud-1 -> edge-1", 1.8, None),
+        (Change.DATA, "edge-1", 1.0, None), (Change.DATA, "edge-1", 1.5, None),
     }  # fmt: skip
     assert all(-1e-6 <= change.lateness_s < LATE_S for change in changes)
     cut, uncut = [change.value["down"] for change in changes if change.whom == "fog-1 -> cloud-1"]
     assert cut and not uncut
+    late, again = [change.value["delay_s"] for change in changes if change.whom == "cloud-1 -> edge-1"][-2:]
+    assert late == pytest.approx(again + 0.02)
+    assert [change.value["later_s"] for change in changes if change.what is Change.STEP] == [0.05, 0.0]
 
 
 def test_training_went_through_all_of_it(archive):

@@ -54,9 +54,9 @@ def whatif(
 ) -> None:
     """What ARCHIVE's run would have taken, had hosts and links been other than they were.
 
-    From what was measured: by replaying the trace where ranks wait for each other, by simulating the run again where
-    they do not, where links share a line, or without a host. With the measured time, an interval: docs/whatif.md says
-    what it means.
+    From what was measured: by replaying the trace where ranks wait for each other; by simulating the run again where
+    they do not, without a host, or where links share a line, change by design or lose segments. With the measured
+    time, an interval: docs/whatif.md says when which is used, and what it means.
     """
     if not rerun and (testbed or artifacts or profile or kept_in or options.given(said)):
         raise click.UsageError("--on, --artifacts, --profile and --archive are of a re-run; add --rerun")

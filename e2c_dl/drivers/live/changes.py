@@ -1,4 +1,4 @@
-"""Changes on one host while it trains: its worker carries out clock and speed, its agent links, pauses and kills.
+"""Changes on one host while it trains: its worker carries out clock, speed and lateness, its agent all else.
 
 ::
 
@@ -23,12 +23,13 @@ from e2c_dl.drivers.live.beside.watched import watched
 from e2c_dl.drivers.live.members import Assignment
 from e2c_dl.dynamics.faults import CLOCK_FAULTS, BegunFaults, faults_of_kind, own_faults, skews
 from e2c_dl.dynamics.heat import Heat
+from e2c_dl.dynamics.lateness import Lateness
 from e2c_dl.dynamics.speed import ChangingSpeed, ConstantSpeed, HostSpeed, Speed
 from e2c_dl.emulation.agent.config import AgentConfig, WorkerSignal
 from e2c_dl.emulation.agent.duties import Duties
 from e2c_dl.emulation.backend import Backend
 from e2c_dl.errors import EmulationError
-from e2c_dl.scenario.model import SHAPES
+from e2c_dl.scenario.model import SHAPES, FaultKind
 from e2c_dl.trace.changes import Change, ChangeLog
 from e2c_dl.trace.clocks.skew import TraceClock
 
@@ -53,6 +54,7 @@ class HostChanges:
         # Who computes nothing has no speed of its own that could hold.
         unpaced = 1.0 if scenario.training.mathematics == SHAPES else None
         self.paced_at = unpaced if assignment.own.speed is None else assignment.own.speed
+        self.lateness = Lateness.of(scenario, self._host)
         self._of_host = HostSpeed.of(scenario, self._host, self.paced_at or 1.0)
         self.speed = self._speed()
 
@@ -66,7 +68,7 @@ class HostChanges:
 
     async def start(self) -> None:
         """Raises: EmulationError if the agent cannot do what the scenario asks for."""
-        if isinstance(self.speed, ChangingSpeed) or self._clock_faults:
+        if isinstance(self.speed, ChangingSpeed) or self._clock_faults or self.lateness.faults:
             self._log = ChangeLog(self._assignment.records.worker_changes, self._host, self.clock.own_ns)
         if self._of_host.device is not None and self.speed is not None:
             self._heat = HeatLog(self._assignment.records.heat_file, self.clock.own_ns)
@@ -96,6 +98,12 @@ class HostChanges:
         if isinstance(self.speed, ChangingSpeed) and not {each for each, _ in self._of_host.slow}.isdisjoint(numbers):
             self.speed.slowed(number, time_s)
 
+    def later_s(self, kind: FaultKind) -> float:
+        """How much later a batch (LATE_DATA) or a step (LATE_STEP) ends that begins now. Called by any thread."""
+        if not self._began_ns:
+            return 0.0
+        return self.lateness.later_s(kind, (time.monotonic_ns() - self._began_ns) / 1e9, self._begun)
+
     async def watched(self, training: Coroutine[Any, Any, None]) -> None:
         """``training``, ended if the agent is lost. Raises: EmulationError, or what it does."""
         if self._agent is None:
@@ -111,6 +119,7 @@ class HostChanges:
             self.speed.idle(time.monotonic_ns())  # it may have cooled enough to recover since its last gradient
         if self._log is not None:
             self._log_clock(self._log)  # now that all begins are known
+            self._log_lateness(self._log)
             self._log.close()
         if self._heat is not None:
             self._heat.close()
@@ -135,6 +144,15 @@ class HostChanges:
                     Change.CLOCK, self._host, skew.begin_ns, asked_s=asked_s,
                     step_s=skew.step_ns / 1e9, drift=skew.drift,
                 )  # fmt: skip
+
+    def _log_lateness(self, log: ChangeLog) -> None:
+        """When batches and steps became later, told at the end, as of the clock."""
+        if not self._began_ns:
+            return
+        trained_s = (time.monotonic_ns() - self._began_ns) / 1e9
+        for what, asked_s, later_s, iteration in self.lateness.changes(self._begun, trained_s):
+            at_ns = self._began_ns + round(asked_s * 1e9)
+            log.add(what, self._host, at_ns, asked_s=asked_s, asked_iteration=iteration, later_s=later_s)
 
     def _on_change(self, what: Change, time_s: float, value: float, iteration: int | None) -> None:
         if self._log is not None:

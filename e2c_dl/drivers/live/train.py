@@ -32,10 +32,11 @@ from e2c_dl.drivers.live.progress import ProgressLog, SetupLog
 from e2c_dl.drivers.live.verdicts.hearing import Hearing
 from e2c_dl.errors import E2cDlError, FidelityError, PeerLost
 from e2c_dl.scenario.model import SHAPES
-from e2c_dl.strategies.base import Evaluation, Strategy
+from e2c_dl.strategies.base import Compute, Evaluation, Strategy
 from e2c_dl.trace.clocks.questions import Clock
 from e2c_dl.trace.propagation.sockets import OwnSockets, SocketSampler
 from e2c_dl.trace.recording.recorder import Recorder
+from e2c_dl.training.late import LateCompute
 from e2c_dl.worlds.live import Address, LiveWorker, Network, SocketOptions
 from e2c_dl.worlds.trained import CURVE_RANK, TrainedModel
 
@@ -139,7 +140,7 @@ async def _steps(
     if isinstance(share, AskedShare):
         control.on_budget = share.hear
     worker = LiveWorker(
-        network=network, compute=compute, thread=thread, recorder=recorder,
+        network=network, compute=_late(compute, emulation, resources), thread=thread, recorder=recorder,
         samples=training.batch_sizes[assignment.rank], total_samples=sum(training.batch_sizes), layers=layers,
         seed=training.seed, budget=share, evaluate_every=training.evaluate_every,
         on_progress=progress.report, on_iteration=_both(emulation.iteration, sockets.iteration),
@@ -162,6 +163,15 @@ async def _steps(
     await network.close()  # before the last clock exchange, which messages would delay
     await clocks.finish()
     return await _conclude(assignment, strategy, worker, control, progress, key)
+
+
+def _late(compute: Compute, emulation: HostChanges, resources: AsyncExitStack) -> Compute:
+    """``compute``, late as the scenario has it."""
+    if not emulation.lateness.faults:
+        return compute
+    late = LateCompute(compute, emulation.later_s)
+    resources.callback(late.stop)  # leaving waits for the thread, which may be late
+    return late
 
 
 async def _tried(

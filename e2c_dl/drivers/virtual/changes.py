@@ -18,7 +18,9 @@ from pathlib import Path
 
 from e2c_dl.archive import layout
 from e2c_dl.archive.read import host_records
+from e2c_dl.drivers.virtual.late import LatePace
 from e2c_dl.dynamics.faults import BegunFaults, Window, own_faults
+from e2c_dl.dynamics.lateness import Lateness
 from e2c_dl.dynamics.links import LinksInForce
 from e2c_dl.dynamics.speed import ChangingSpeed, HostSpeed
 from e2c_dl.emulation.link_values import link_to_json
@@ -26,6 +28,7 @@ from e2c_dl.scenario.model import Fault, FaultKind, Scenario
 from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeLog
 from e2c_dl.worlds.virtual import HostModel, LinkModel, Onset, SharedRate, bottlenecks, link_model, link_models
+from e2c_dl.worlds.virtual.computing import pace_of
 from e2c_dl.worlds.virtual.kernel import FOREVER, Pauses
 from e2c_dl.worlds.virtual.links import RankPair
 
@@ -108,6 +111,7 @@ class RunChanges:
                 log.add(Change.BOTTLENECK, name, round(at_s * 1e9), asked_s=at_s, rate_bps=rate_bps)
         for host in self._hosts:
             self._log_process(host, end_ns)
+            self._log_lateness(host, end_ns)
             host_records(self._archive, host).write_signs_of_life(self._seen(host, end_ns))
         for log in self._logs.values():
             log.close()
@@ -128,12 +132,18 @@ class RunChanges:
         pauses = [fault for fault in faults if fault.kind is FaultKind.PAUSE]
         killed = [fault.at_s for fault in faults if fault.kind is FaultKind.KILL and fault.at_s is not None]
         of_host = HostSpeed.of(self._scenario, model.name, 1 / model.factor)
-        return replace(
+        changing = replace(
             model,
             speed=self._speed(model.name, of_host) if of_host.changes else None,
             pauses=tuple((f.at_s or 0.0, (f.at_s or 0.0) + (f.for_s or 0.0)) for f in pauses),
             killed_at_s=min(killed, default=None),  # who is dead cannot die again
         )
+        lateness = Lateness.of(self._scenario, model.name)
+        return replace(changing, pace=partial(self._late, changing, lateness)) if lateness.faults else changing
+
+    def _late(self, model: HostModel, lateness: Lateness) -> LatePace:
+        rank, seed = self._rank[model.name], self._scenario.training.seed
+        return LatePace(pace_of(model, rank=rank, seed=seed), lateness, self._begun)
 
     def _speed(self, host: str, of_host: HostSpeed) -> ChangingSpeed:
         log = self._log(host, layout.WORKER_CHANGES)
@@ -181,6 +191,11 @@ class RunChanges:
                 iteration = iterations.get((what, at_ns))
                 log = self._log(host, layout.CHANGES)
                 log.add(what, host, at_ns, asked_s=at_ns / 1e9, asked_iteration=iteration)
+
+    def _log_lateness(self, host: str, end_ns: int) -> None:
+        for change, at_s, later_s, iteration in Lateness.of(self._scenario, host).changes(self._begun, end_ns / 1e9):
+            log = self._log(host, layout.WORKER_CHANGES)
+            log.add(change, host, round(at_s * 1e9), asked_s=at_s, asked_iteration=iteration, later_s=later_s)
 
     def _seen(self, host: str, end_ns: int) -> Iterator[int]:
         """When ``host``'s worker, were it live, would have written a line of its metrics: each second, as it runs."""

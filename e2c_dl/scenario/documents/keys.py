@@ -163,6 +163,18 @@ def matching(pattern: str, what: str, remedy: str) -> Kind[str]:
     return Kind(read=read, schema={"type": "string", "pattern": f"^{pattern}$"})
 
 
+def some(kind: Kind[float]) -> Kind[float]:
+    """As ``kind``, above 0."""
+
+    def read(field: Field) -> float:
+        value = kind.read(field)
+        if value == 0:
+            raise field.error("changes nothing", "write more than 0, or remove the entry")
+        return value
+
+    return Kind(read=read, schema=kind.schema)
+
+
 RATE = quantity(
     units.RATE,
     "Bits per second of Ethernet frames, headers included: 500kbit, 10mbit, 1gbit; from 1kbit to 100gbit.",

@@ -15,12 +15,10 @@ from typing import TypeVar
 from e2c_dl import units
 from e2c_dl.scenario.documents.field import Field, Findings
 from e2c_dl.scenario.documents.patterns import both_ways, shown
-from e2c_dl.scenario.model import Fault, FaultKind
+from e2c_dl.scenario.model import LINK_FAULTS, Fault, FaultKind
 from e2c_dl.topology import Host, Pair
 
 T = TypeVar("T")
-
-_OF_LINKS = (FaultKind.CUT, FaultKind.SLOW_LINK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +124,7 @@ def _place(entry: Planned, rng: random.Random, drawing: _Drawing) -> tuple[tuple
     """The hosts and the links of one time that ``entry`` happens: those named, then those drawn."""
     hosts, links = dict.fromkeys(entry.where.hosts), dict.fromkeys(entry.where.links)
     for symmetric in entry.where.drawn:
-        if entry.kind in _OF_LINKS:
+        if entry.kind in LINK_FAULTS:
             links.update(dict.fromkeys(_random_link(entry, symmetric, links, rng, drawing)))
         else:
             hosts.update(dict.fromkeys(_random_host(entry, rng, drawing)))
@@ -149,7 +147,8 @@ def _random_link(
     entry: Planned, symmetric: bool, taken: Mapping[Pair, None], rng: random.Random, drawing: _Drawing
 ) -> list[Pair]:
     ground = drawing.ground
-    could = [pair for pair in ground.used_pairs() if entry.kind is FaultKind.CUT or pair in ground.least_rate_bps]
+    slowed = entry.kind is FaultKind.SLOW_LINK  # it has to have a rate
+    could = [pair for pair in ground.used_pairs() if not slowed or pair in ground.least_rate_bps]
     pairs = draw([pair for pair in could if pair not in taken], rng, entry.where.place, drawing.found)
     return both_ways(pairs) if symmetric else pairs
 

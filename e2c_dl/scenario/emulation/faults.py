@@ -5,7 +5,11 @@
     - {cut: [{src: edge-1, dst: cloud-1, symmetric: true}], at: 20s, for: 5s}     carries nothing
     - {partition: [[edge.*], [fog.*, cloud.*]], at: iteration 30, for: 5s}        the cut of all links between the sides
     - {slow_link: {src: random, dst: random}, rate_factor: 0.3, at: 20s, for: 10s, repeat: {every: 20s, until: 120s}}
+    - {late_link: {src: edge-1, dst: cloud-1}, delay: 40ms, at: 20s}              its delay, and that much more
+    - {lossy_link: {src: edge-1, dst: cloud-1}, loss: 2%, at: 20s}                of what it does not lose already
     - {slow_host: random, factor: 3, at: 20s, for: 10s}
+    - {late_data: edge-1, delay: 200ms, at: 20s}                                  each batch comes that much later
+    - {late_step: edge-1, delay: 50ms, at: 20s}                                   each step takes that much longer
     - {pause: edge-1, at: 10s, for: 2s}
     - {kill: random, at: {between: [10s, 60s]}}
     - {clock_step: edge-2, by: 50ms, at: 10s}
@@ -28,7 +32,20 @@ from typing import Any
 
 from e2c_dl import units
 from e2c_dl.scenario.documents.field import Field, Findings, described
-from e2c_dl.scenario.documents.keys import DRIFT, OFFSET, SPAN, Key, Keys, Kind, listed, needed, unread
+from e2c_dl.scenario.documents.keys import (
+    DELAY,
+    DRIFT,
+    LOSS,
+    OFFSET,
+    SPAN,
+    Key,
+    Keys,
+    Kind,
+    listed,
+    needed,
+    some,
+    unread,
+)
 from e2c_dl.scenario.documents.patterns import HOST, PLACE, RANDOM, SYMMETRIC, hosts_of, is_symmetric, pairs_of
 from e2c_dl.scenario.emulation.draws import Ground, Moment, Place, Planned, Repeat, drawn
 from e2c_dl.scenario.emulation.injection import MORE_TIMES_SLOWER, RATE_FACTOR, is_drawn, rated_pairs
@@ -88,12 +105,18 @@ class _Form:
 _SIDES_SAY = "Sides, each a list of hosts or patterns; all links between them carry nothing."
 _SLOWER_LINK = {"rate_factor": needed(RATE_FACTOR, "Times their rate.")}
 _SLOWER_HOST = {"factor": needed(MORE_TIMES_SLOWER, "Times slower.")}
+_LATER = {"delay": needed(some(DELAY), "That much more.")}
+_LOSSIER = {"loss": needed(some(LOSS), "Of the segments that they do not lose already.")}
 
 FORMS: Mapping[str, _Form] = {
     "cut": _Form(FaultKind.CUT, _LINKS, "These links carry nothing."),
     "partition": _Form(FaultKind.CUT, _SIDES, _SIDES_SAY),
     "slow_link": _Form(FaultKind.SLOW_LINK, _LINKS, "These links carry less.", _SLOWER_LINK),
+    "late_link": _Form(FaultKind.LATE_LINK, _LINKS, "These links deliver later.", _LATER),
+    "lossy_link": _Form(FaultKind.LOSSY_LINK, _LINKS, "These links lose more.", _LOSSIER),
     "slow_host": _Form(FaultKind.SLOW_HOST, PLACE, "This host computes more slowly.", _SLOWER_HOST),
+    "late_data": _Form(FaultKind.LATE_DATA, PLACE, "Each batch of this host comes later.", _LATER),
+    "late_step": _Form(FaultKind.LATE_STEP, PLACE, "Each step of this host takes longer.", _LATER),
     "pause": _Form(FaultKind.PAUSE, PLACE, "This host's worker is stopped, and goes on.", lasts="must"),
     "kill": _Form(FaultKind.KILL, PLACE, "This host's worker is killed.", lasts="never", repeats=False),
     "clock_step": _Form(
@@ -218,7 +241,7 @@ def _where(name: str, field: Field, ground: Ground) -> Place:
     """Raises: ScenarioError."""
     if name == "partition":
         return Place(links=_across(field, ground.hosts), place=field)
-    if name in ("cut", "slow_link"):
+    if FORMS[name].place is _LINKS:
         return _links(name, field, ground)
     if field.text() == RANDOM:
         return Place(drawn=(False,), place=field)
@@ -240,7 +263,7 @@ def _links(name: str, field: Field, ground: Ground) -> Place:
         if is_drawn(entry, ("src", "dst")):
             random_ones.append(is_symmetric(entry))
             continue
-        slow = name == "slow_link"  # a link without a rate may be cut, and cannot be slowed
+        slow = name == "slow_link"  # a link without a rate may be cut or late, and cannot be slowed
         pairs = rated_pairs(entry, ground.hosts, ground.least_rate_bps) if slow else pairs_of(entry, ground.hosts)
         links.update(dict.fromkeys(pairs))
     return Place(links=tuple(links), drawn=tuple(random_ones), place=field)

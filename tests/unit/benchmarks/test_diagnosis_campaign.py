@@ -17,7 +17,6 @@ from benchmarks.diagnosis.drawn import Drawn, drawn
 from benchmarks.diagnosis.draws import ITERATIONS, MOST_MESSAGES, PEERS, SHORT, Balance, drawn_system
 from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.judging import CLEAN, EDGE, MATERIAL, Culprit, Outcome, judged, kind_of
-from benchmarks.diagnosis.live import LiveSystem
 from benchmarks.diagnosis.rules import RULES, PerIteration
 from benchmarks.diagnosis.sending import STRATEGIES, messages
 from benchmarks.diagnosis.table import text
@@ -25,9 +24,7 @@ from benchmarks.diagnosis.truth import Cost, Truth, tellable, truth
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Element, ElementKind, Finding, Part, Report
 from e2c_dl.diagnosis.stretches import throughout
-from e2c_dl.scenario.load import load
 from e2c_dl.trace.model import Phase
-from e2c_dl.worlds.virtual import ComputeProfile, GradientTimes
 
 README = Path(bars.__file__).parent / "README.md"
 
@@ -230,30 +227,6 @@ def test_no_other_rule_names_a_link() -> None:
     times = PerIteration(truth(smallest()).trace)
     for rule in RULES.values():
         assert set(rule(times)) <= set(times.hosts)
-
-
-@pytest.mark.parametrize("when", When)
-def test_what_is_injected_live_stands_in_the_scenario(tmp_path: Path, when: When) -> None:
-    times = GradientTimes(data_s=0.0, forward_s=0.1, backward_s=(0.1,))
-    profile = ComputeProfile(
-        model="cnn", dtype="float32", parameters=10, buckets=((0, 10),), gradients={16: times}, step_s=1e-3
-    )
-    system = LiveSystem(
-        strategy="allreduce", settings={}, iterations=30, rate_mbit=20, delay_ms=5, profile=profile, seed=1
-    )
-    slow = Injection(
-        what=What.RATE, when=when, factor=2.0, amount=2.0, links=(("edge-1", "edge-2"),), begin=0.25, length=0.1,
-        period=0.25,
-    )  # fmt: skip
-    scenario = load(system.write(tmp_path / "scenario", [slow], 10.0))
-    assert scenario.training.mathematics == "shapes"
-    assert scenario.topology.link("edge-1", "edge-2").rate_bps == 20e6, "the design does not tell"
-    if when is When.PERSISTENT:
-        assert scenario.injected.links == {("edge-1", "edge-2"): 0.5}
-        return
-    begins = [fault.at_s for fault in scenario.injected.faults]
-    assert begins[:2] == {When.LAST_THIRD: [2.5], When.ONCE: [2.5], When.PERIODIC: [1.5, 4.0]}[when]
-    assert {fault.for_s for fault in scenario.injected.faults} == {None if when is When.LAST_THIRD else 1.0}
 
 
 def test_few_runs_hold_no_bar() -> None:

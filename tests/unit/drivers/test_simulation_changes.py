@@ -18,7 +18,7 @@ from e2c_dl.drivers.virtual.hosts import records
 from e2c_dl.errors import E2cDlError, TrainingError
 from e2c_dl.scenario.load import load
 from e2c_dl.trace.changes import Change, read_changes
-from e2c_dl.trace.model import ClockAlignment
+from e2c_dl.trace.model import ClockAlignment, Phase
 
 COMPUTE = {"method": "sleep", "cores": 0.1}
 ITERATIONS = 30
@@ -61,6 +61,35 @@ def test_a_window_that_begins_with_an_iteration_slows_a_host(tmp_path: Path, ste
     compute = [change for change in archive.changes() if change.what is Change.COMPUTE]
     assert [change.value["factor"] for change in compute] == [1.0, 10.0, 1.0]
     assert compute[2].in_force_s - compute[1].in_force_s == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("at", ["0s", "iteration 10"])
+@pytest.mark.parametrize(("fault", "phase"), [("late_data", Phase.DATA), ("late_step", Phase.STEP)])
+def test_what_is_late_on_one_host_takes_that_much_longer_and_is_named(
+    tmp_path: Path, steady_s: float, fault: str, phase: Phase, at: str
+) -> None:
+    archive = changing(tmp_path, injected=faults({fault: "edge-1", "delay": "200ms", "at": at}))
+    late = ITERATIONS - (10 if at == "iteration 10" else 0)
+    assert seconds(archive) == pytest.approx(steady_s + 0.2 * late, rel=0.02)
+    spans = archive.trace().ranks[0].spans
+    own = spans[spans["phase"] == phase]
+    took_s = (own["end_ns"] - own["start_ns"]) / 1e9
+    assert int((took_s > 0.2).sum()) == late
+    (change,) = [each for each in archive.changes() if each.what in (Change.DATA, Change.STEP)]
+    asked = 10 if at == "iteration 10" else None
+    assert (change.whom, change.value, change.asked_iteration) == ("edge-1", {"later_s": 0.2}, asked)
+    report = diagnose(archive).report
+    assert [str(finding.element) for finding in report.findings if finding.material] == ["edge-1"]
+
+
+def test_links_that_are_late_or_lose_are_named_as_that(tmp_path: Path, steady_s: float) -> None:
+    for fault, said in (("late_link", {"delay": "100ms"}), ("lossy_link", {"loss": "8%"})):
+        link = {"src": "edge-1", "dst": "edge-2"}
+        archive = changing(tmp_path / fault, injected=faults({fault: link, **said, "at": "0s"}))
+        assert seconds(archive) > 1.2 * steady_s
+        found = [each for each in diagnose(archive).report.findings if each.material]
+        assert [str(each.element) for each in found] == ["edge-1 -> edge-2"]
+        assert ("delay" if fault == "late_link" else "loss") in found[0].part.value
 
 
 @pytest.mark.parametrize("at", ["300ms", "iteration 5"])

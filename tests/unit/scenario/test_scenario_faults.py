@@ -35,6 +35,10 @@ def test_every_kind_is_read(write):
         "{partition: [[edge-1, edge-2], [cloud-1], [cloud-2]], at: iteration 30}",
         "{slow_link: {src: edge.*, dst: cloud.*}, rate_factor: 0.3, at: 2min, for: 500ms}",
         "{slow_host: edge.*, factor: 3, at: 20s, for: 10s}",
+        "{late_link: {src: edge-1, dst: cloud-1}, delay: 40ms, at: 0s}",
+        "{lossy_link: {src: cloud-1, dst: edge-2}, loss: 2%, at: iteration 7, for: 1s}",
+        "{late_data: cloud.*, delay: 200ms, at: 1s}",
+        "{late_step: edge-2, delay: 1.5s, at: 2s, for: 3s}",
         "{pause: edge-1, at: 10s, for: 2s}",
         "{kill: cloud.*, at: 0s}",
         "{clock_step: edge-2, by: -50ms, at: 10s}",
@@ -48,6 +52,10 @@ def test_every_kind_is_read(write):
         Fault(kind=FaultKind.SLOW_LINK, at_s=120, for_s=0.5, links=tuple(UP), value=0.3),
         Fault(kind=FaultKind.SLOW_HOST, at_s=20, for_s=10, host="edge-1", value=3),
         Fault(kind=FaultKind.SLOW_HOST, at_s=20, for_s=10, host="edge-2", value=3),
+        Fault(kind=FaultKind.LATE_LINK, at_s=0, links=(("edge-1", "cloud-1"),), value=0.04),
+        Fault(kind=FaultKind.LOSSY_LINK, at_iteration=7, for_s=1, links=(("cloud-1", "edge-2"),), value=0.02),
+        Fault(kind=FaultKind.LATE_DATA, at_s=1, host="cloud-1", value=0.2),
+        Fault(kind=FaultKind.LATE_STEP, at_s=2, for_s=3, host="edge-2", value=1.5),
         Fault(kind=FaultKind.PAUSE, at_s=10, for_s=2, host="edge-1"),
         Fault(kind=FaultKind.KILL, at_s=0, host="cloud-1"),  # cloud-2 does not train
         Fault(kind=FaultKind.CLOCK_STEP, at_s=10, host="edge-2", value=-0.05),
@@ -56,20 +64,23 @@ def test_every_kind_is_read(write):
 
 
 def test_places_are_drawn_by_the_seed_among_ranks_and_used_links(write):
-    hosts, cut, slow = set(), set(), set()
+    hosts, cut, slow, late = set(), set(), set(), set()
     for seed in range(60):
         came = faults(
             write,
             "{slow_host: random, factor: 2, at: 1s}",
             "{cut: {src: random, dst: random}, at: 1s, for: 1s}",
             "{slow_link: {src: random, dst: random, symmetric: true}, rate_factor: 0.5, at: 1s}",
+            "{late_link: {src: random, dst: random}, delay: 5ms, at: 1s}",
             seed=seed,
         )
         hosts.add(came[0].host)
         cut.add(came[1].links)
         slow.add(came[2].links)
+        late.add(came[3].links)
     assert hosts == {"edge-1", "edge-2", "cloud-1"}
     assert cut == {(("edge-1", "cloud-1"),), (("cloud-1", "edge-2"),), (("edge-2", "cloud-1"),)}
+    assert late == cut
     # Links without a rate are not slowed.
     assert slow == {(("edge-1", "cloud-1"), ("cloud-1", "edge-1")), (("edge-2", "cloud-1"), ("cloud-1", "edge-2"))}
 
@@ -170,6 +181,11 @@ CASES = [
     ("{slow_link: {src: edge-1, dst: cloud-1}, rate_factor: 2, at: 1s}", "rate_factor: 2 is out of range"),
     ("{slow_link: {src: cloud-1, dst: edge-1}, rate_factor: 0.5, at: 1s}", "cloud-1 -> edge-1 has no rate"),
     ("{slow_link: {src: edge-1, dst: cloud-1}, rate_factor: 1.0e-5, at: 1s}", "leaves edge-1 -> cloud-1 with 100bit"),
+    ("{late_link: {src: edge-1, dst: cloud-1}, delay: 0ms, at: 1s}", "delay: changes nothing; write more than 0"),
+    ("{late_link: {src: edge-1, dst: cloud-1}, at: 1s}", "late_link needs delay"),
+    ("{lossy_link: {src: edge-1, dst: cloud-1}, loss: 100%, at: 1s}", "loss: '100%' is out of range"),
+    ("{late_data: edge-1, delay: 70s, at: 1s}", "delay: '70s' is out of range; write a delay below 60s"),
+    ("{late_step: cloud-2, delay: 5ms, at: 1s}", "late_step: 'cloud-2' does not train"),
     ("{cut: [], at: 1s}", "cut: names no link"),
     ("{cut: {src: random, dst: cloud-1}, at: 1s}", "a link with one random end"),
     ("{cut: {src: edge-1, dst: edge-1}, at: 1s}", "one and the same host"),

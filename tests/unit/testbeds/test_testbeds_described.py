@@ -77,6 +77,13 @@ def test_what_a_back_end_must_be_able_to_do_is_what_ever_comes(scenario):
     changing = replace(scenario, schedules=Schedules(links={("edge-1", "edge-2"): later}))
     link = shaping.at_most(changing).link("edge-1", "edge-2")
     assert (link.delay_s, link.loss, link.rate_bps) == (0.2, 0.1, None)
+    faults = tuple(
+        Fault(kind=kind, at_s=1.0, links=(PAIR,), value=0.01) for kind in (FaultKind.LATE_LINK, FaultKind.LOSSY_LINK)
+    )
+    met = replace(scenario, injected=replace(scenario.injected, faults=faults))
+    before, after = scenario.emulated_topology().link(*PAIR), shaping.at_most(met).link(*PAIR)
+    assert (after.delay_s, after.rate_bps) == (pytest.approx(before.delay_s + 0.01), before.rate_bps)
+    assert after.loss == pytest.approx(1 - (1 - before.loss) * 0.99)
 
 
 def test_machines_that_are_there_are_paced_only_if_something_is_asked(scenario):
