@@ -30,6 +30,7 @@ from e2c_dl.diagnosis.model import ElementKind
 from e2c_dl.report import words
 from e2c_dl.report.page import figures, heat, matrix, schedules, sections, timeline
 from e2c_dl.report.page.map import topology
+from e2c_dl.report.page.on_purpose import on_purpose
 from e2c_dl.report.page.style import css, script
 from e2c_dl.report.rows import bottleneck_rows, link_rows, links_off
 
@@ -80,7 +81,7 @@ def build(source: Source) -> str:
         sections.verdict(run, report, links_off(link_rows(source.links, report))),
         sections.tiles(report, source.progress),
         *_figures(source),
-        sections.injected(run),
+        on_purpose(run),
         sections.limitations(run, report),
         sections.definitions(),
         sections.reproduce(run),

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
-from typing import Any
 
 from e2c_dl import formatting
 from e2c_dl.archive.records import Progress
@@ -238,20 +237,6 @@ def _halves(error: float) -> str:
     if math.isnan(error):
         return "The run is too short to predict its second half from its first."
     return f"Its second half is {formatting.percent(error)} from what the durations of its first half predict."
-
-
-def injected(run: Run) -> str:
-    """What was slowed on purpose, if anything: the diagnosis is not told."""
-    hosts = [f"{host}: computes {factor} × slower" for host, factor in _mapping(run.injected.get("compute"))]
-    links_ = [f"{link}: {factor} of its designed rate" for link, factor in _mapping(run.injected.get("links"))]
-    if not hosts and not links_:
-        return ""
-    caption = "The scenario injects these departures to test the diagnosis, which is not told of them."
-    return section("Slowed on purpose", caption, bullets([*hosts, *links_]))
-
-
-def _mapping(value: Any) -> list[tuple[str, Any]]:
-    return [(str(key), item) for key, item in value.items()] if isinstance(value, Mapping) else []
 
 
 def limitations(run: Run, report: Report) -> str:
