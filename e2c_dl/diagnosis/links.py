@@ -110,6 +110,7 @@ class ObservedLink:
     began_ns: int  # training: the second 0 of what was designed
     uncertainty_ns: int  # of both ends' clocks together
     first_iteration: int  # that counts for judgements
+    may_stall: bool = True  # False: of a model whose hosts nobody watched, as none stops: late by seconds is slow
     by_receiver: bool = False  # its clock alone is believed: a message begins where its header arrives
     traffic: LinkTraffic | None = None  # what its sender's sockets counted; None: nobody looked
     stopped: npt.NDArray[np.int8] | int = BY_NEITHER  # whose stop held each message up
@@ -220,7 +221,9 @@ class ObservedLink:
     def stalled_long(self) -> npt.NDArray[np.bool_]:
         """Which messages were late by seconds, as those are that nothing was carried of for a while."""
         excess_ns = self.services_ns - self.expected_ns - self.uncertainty_ns
-        return few((excess_ns >= MIN_STALL_NS) & (self.services_ns >= MIN_RATIO * self.expected_ns) & ~self.held_up)
+        return self.may_stall & few(
+            (excess_ns >= MIN_STALL_NS) & (self.services_ns >= MIN_RATIO * self.expected_ns) & ~self.held_up
+        )
 
     @cached_property
     def held_up(self) -> npt.NDArray[np.bool_]:

@@ -184,7 +184,8 @@ class Observed:
         used = self.messages.by_link().keys()
         pairs = {*used, *((dst, src) for src, dst in used), *self._may_be_used(retraining)}
         departs = {(each.element.src, each.element.dst) for each in self._restored.changes}
-        by_themselves = departs - {(names[src], names[dst]) for src, dst in self._ways_back}
+        by_line = {(link.src, link.dst) for line in self._restored.lines for link in line.links}
+        by_themselves = departs - by_line - {(names[src], names[dst]) for src, dst in self._ways_back}
         stalled = self.stalled.messages.keys()
         as_measured = {
             pair for line in self.design.bottlenecks if not self._is_as_designed(line, by_themselves | stalled)

@@ -92,9 +92,12 @@ def lines_of(bottleneck: SharedRate, change: WhatIf, ranks: Mapping[str, int]) -
 
 
 def at_rates(bottleneck: SharedRate, starts_s: Sequence[float], rates_bps: Sequence[float]) -> SharedRate:
-    """``bottleneck`` at each of ``rates_bps``, from the second on that ``starts_s`` has for it: 0 for the first."""
+    """``bottleneck`` at each of ``rates_bps``, from the second on that ``starts_s`` has for it: 0 for the first.
+
+    Its own rate stays as it was designed: by that TCP's trains of segments are as long as they were.
+    """
     steps = tuple(zip(starts_s, rates_bps, strict=True))
-    return replace(bottleneck, rate_bps=rates_bps[0], rates=partial(iter, steps) if len(steps) > 1 else None)
+    return replace(bottleneck, rates=partial(iter, steps))
 
 
 def _begun(rows: MessageArray, origin_ns: int, begin_s: float, end_s: float) -> npt.NDArray[np.bool_]:

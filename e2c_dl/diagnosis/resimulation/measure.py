@@ -162,8 +162,8 @@ class Retraining:
         stopped = Stopped.of(stalls, ranks, origin_ns)
         changes = _changes(restored, ranks)
         edges_s = edges_of(restored, ranks)
-        departing = changes.keys() - ways_back if modelled else changes.keys()
         in_lines = {(ranks[link.src], ranks[link.dst or ""]) for line in restored.lines for link in line.links}
+        departing = changes.keys() - ways_back - in_lines if modelled else changes.keys()
         alone = {pair: own for pair, own in changes.items() if pair not in in_lines}  # not slow by the line they pass
         links = self._links(
             messages, origin_ns, delays_ns, edges_s, alone,
@@ -189,7 +189,8 @@ class Retraining:
                 for pair, of in designed.items() if pair in changes and modelled
             },
             bottlenecks=tuple(
-                known_line(each, {*designed}) if modelled and not designed.keys().isdisjoint(each.links)
+                known_line(each, {*designed})
+                if modelled and not designed.keys().isdisjoint(each.links) and not lines_of(each, restored, ranks)
                 else measured_line(
                     each, messages, origin_ns, edges_s, own_bps, lines_of(each, restored, ranks),
                     changing.capacities.get(each.links),

@@ -11,6 +11,7 @@ from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.powersgd import PowerSGD
 from e2c_dl.worlds.virtual import LinkModel
 
 ASKED = LinkModel(rate_bps=220e6, delay_s=0.04, tcp=Tcp(congestion_control="cubic", slow_start_after_idle=False))
@@ -20,14 +21,18 @@ SLOW = replace(ASKED, rate_bps=ASKED.rate_bps / 4)
 
 def told(changed: LinkModel, begin_s: float, period_s: float, share: float, floats: int = 340_000) -> Part:
     """What is told of a link that is ``changed`` for ``share`` of each period, from ``begin_s`` on."""
-    steps = [(0.0, ASKED)]
-    for time in range(20):
-        at_s = begin_s + time * period_s
-        steps += [(at_s, changed), (at_s + share * period_s, ASKED)]
-    designed = {(0, 1): ASKED, (1, 0): ASKED}
-    links = {**designed, (1, 0): replace(ASKED, conditions=lambda: iter(steps))}
-    hosts = vw.hosts(2, of=vw.profile((floats,)))
-    run = vw.run(Allreduce, size=2, seed=1, links=links, on_hosts=hosts, iterations=40)
+    begins_s = [begin_s + time * period_s for time in range(20)]
+    return met(ASKED, changed, [(at_s, at_s + share * period_s) for at_s in begins_s], floats, iterations=40)
+
+
+def met(asked: LinkModel, changed: LinkModel, windows: list[tuple[float, float]], floats: int, iterations: int) -> Part:
+    """What is told of a link that is ``changed`` in these ``windows``."""
+    steps = [(0.0, asked), *((at_s, model) for begin_s, end_s in windows for at_s, model in
+             ((begin_s, changed), (end_s, asked)))]  # fmt: skip
+    designed = {(0, 1): asked, (1, 0): asked}
+    links = {**designed, (1, 0): replace(asked, conditions=lambda: iter(steps))}
+    hosts = vw.hosts(2, of=vw.profile((floats,)), noise=0.0 if asked is ASKED else 0.1)
+    run = vw.run(Allreduce, size=2, seed=1, links=links, on_hosts=hosts, iterations=iterations)
     found = observe(run.trace, replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp))
     (departure,) = (each for each in found.links.departures if str(each.element) == "edge-2 -> edge-1")
     return departure.part
@@ -38,6 +43,34 @@ def told(changed: LinkModel, begin_s: float, period_s: float, share: float, floa
 )
 def test_a_delay_that_comes_and_goes_is_no_rate_and_no_loss(begin_s: float, period_s: float, share: float) -> None:
     assert told(LATE, begin_s, period_s, share) is Part.DELAY
+
+
+NARROW = replace(ASKED, rate_bps=40e6, delay_s=0.003)
+
+
+@pytest.mark.parametrize(
+    ("period_s", "lasts_s", "floats", "longer_s"),
+    [(0.1, 0.02, 28_000, 0.04), (0.12, 0.05, 28_000, 0.04), (0.15, 0.04, 60_000, 0.1), (0.2, 0.06, 28_000, 0.1),
+     (0.2, 0.06, 60_000, 0.01)],
+)  # fmt: skip
+def test_a_delay_that_comes_and_goes_within_messages_is_no_rate_and_no_loss(
+    period_s: float, lasts_s: float, floats: int, longer_s: float
+) -> None:
+    later = replace(NARROW, delay_s=NARROW.delay_s + longer_s)
+    windows = [(0.05 + number * period_s, 0.05 + number * period_s + lasts_s) for number in range(60)]
+    assert met(NARROW, later, windows, floats, iterations=60) is Part.DELAY
+
+
+def test_small_messages_in_close_succession_are_late_by_a_delay_once() -> None:
+    fast = replace(ASKED, rate_bps=228e6, delay_s=0.0011)
+    hosts = vw.hosts(4, of=vw.profile((600, 500, 400, 300), fixed_s=0.002), noise=0.05)
+    designed = vw.everywhere(4, fast)
+    later = replace(fast, delay_s=0.0111)
+    once = replace(fast, conditions=lambda: iter([(0.0, fast), (0.15, later), (0.24, fast)]))
+    run = vw.run(PowerSGD, size=4, seed=1, links={**designed, (3, 0): once}, on_hosts=hosts, iterations=30)
+    found = observe(run.trace, replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp))
+    (departure,) = found.links.departures
+    assert (str(departure.element), departure.part) == ("edge-4 -> edge-1", Part.DELAY)
 
 
 def test_a_rate_that_comes_and_goes_is_no_delay() -> None:

@@ -40,7 +40,11 @@ def carried(line_bps: float, *, apart: float) -> Messages:
 
 def measured(messages: Messages, *scales: float) -> float:
     restored = [Line(links=frozenset(), scale=Piecewise.constant(scale)) for scale in scales]
-    return measured_line(DESIGNED, messages, 0, {}, dict.fromkeys(PAIRS, OWN_BPS), restored).rate_bps
+    line = measured_line(DESIGNED, messages, 0, {}, dict.fromkeys(PAIRS, OWN_BPS), restored)
+    assert line.rates is not None
+    ((_, rate_bps),) = line.rates()
+    assert line.rate_bps == DESIGNED.rate_bps, "TCP's trains are as long as they were"
+    return rate_bps
 
 
 @pytest.mark.parametrize("apart", [0.1, 0.5, 0.9])
@@ -81,4 +85,4 @@ def test_small_messages_that_come_at_one_moment_fill_no_line() -> None:
     joined = np.sort(np.concatenate([large.joined, small]), order=["src", "dst", "seq"])
     messages = Messages(joined=joined, unreceived=large.unreceived, unsent=large.unsent)
     line = measured_line(DESIGNED, messages, 0, {}, dict.fromkeys(PAIRS, 15e6), [])
-    assert line.rate_bps == DESIGNED.rate_bps
+    assert line.rates is not None and [*line.rates()] == [(0.0, DESIGNED.rate_bps)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import virtual_world as vw
@@ -10,9 +11,12 @@ import virtual_world as vw
 from e2c_dl import strategies
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.resimulation.measure import Layout, Retraining
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.topology import Bottleneck
+from e2c_dl.worlds.allotment import Equal
 from e2c_dl.worlds.virtual import LinkModel, SharedRate
+from e2c_dl.worlds.virtual.links import bottlenecks
 
 SIZE, ITERATIONS, LINE_BPS = 4, 20, 20e6
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
@@ -58,3 +62,26 @@ def test_one_as_designed_is_not(strategy: str, modelled: bool) -> None:
 
 def test_links_that_are_as_fast_as_they_can_be_alone_beside_a_slow_one_tell_nothing_of_it() -> None:
     assert "access" not in departing("parameterserver", link=SLOWER, slow_bps=4e6)
+
+
+@pytest.mark.parametrize(("strategy", "off"), [("asyncparameterserver", 0.04), ("adpsgd", 0.01), ("fedat", 0.01)])
+def test_in_a_modelled_world_it_is_simulated_again_as_it_was(strategy: str, off: float) -> None:
+    """Its links are as designed, windows and all: how several of them share it is TCP's. Without, 0.10 and 0.04."""
+    made = strategies.load(strategy)
+    links = dict.fromkeys(made().used_links(["edge"] * SIZE), FAST)
+    up = tuple(pair for pair in links if pair[0] == 0)
+    slow = SharedRate(rate_bps=LINE_BPS, links=up, rates=lambda: iter([(0.0, LINE_BPS / 1.2)]))
+    hosts = vw.hosts(SIZE, of=vw.profile((120_000, 60_000)), noise=0.1)
+    run = vw.run(made, size=SIZE, seed=5, links=links, bottlenecks=[slow], on_hosts=hosts, iterations=ITERATIONS)
+    names = [host.name for host in run.hosts]
+    line = Bottleneck(name="access", rate_bps=LINE_BPS, links=tuple((names[src], names[dst]) for src, dst in up))
+    reference = replace(run, links=links).reference()
+    topology = replace(reference.topology, bottlenecks=(line,))
+    observed = observe(run.trace, replace(reference, topology=topology, modelled=True, tcp=TCP))
+    training = Retraining(
+        strategy=made, samples=[host.samples for host in run.hosts], allotment=partial(Equal, ITERATIONS), seed=5,
+        layout=Layout(dtype="float32", buckets=(120_000, 60_000)), tcp=TCP, bottlenecks=bottlenecks(topology),
+        own_bps=dict.fromkeys(up, FAST.rate_bps), in_step=False,
+    )  # fmt: skip
+    assert [str(each.element) for each in observed.links.departures] == ["access"]
+    assert abs(observed.world(training).error) < off

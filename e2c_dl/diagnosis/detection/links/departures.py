@@ -50,13 +50,14 @@ def carried_by_link(trace: Trace, messages: Messages, iterations: int, design: D
     ranks = {rank.rank: rank for rank in trace.ranks}
     found = []
     for (src, dst), rows in messages.by_link().items():
+        watched = ranks[src].host in trace.alive and ranks[dst].host in trace.alive
         uncertainty_ns = ranks[src].clock.uncertainty_ns + ranks[dst].clock.uncertainty_ns
         found.append(
             ObservedLink(
                 src=ranks[src].host, dst=ranks[dst].host, rows=in_service_order(rows),
                 designed=design.alone((ranks[src].host, ranks[dst].host)), began_ns=design.began_ns,
                 uncertainty_ns=uncertainty_ns, first_iteration=warm_up(iterations),
-                traffic=trace.connections.between(src, dst),
+                traffic=trace.connections.between(src, dst), may_stall=watched or not design.reference.modelled,
             )
         )  # fmt: skip
     return design.with_shares(found)

@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
 from e2c_dl.diagnosis.detection.links.ends import end_of
-from e2c_dl.diagnosis.detection.links.first_bytes import CERTAIN, late_first_bytes_ns, least_late_ns, waited_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import (
+    CERTAIN,
+    first_bytes_late_ns,
+    late_first_bytes_ns,
+    least_late_ns,
+    waited_ns,
+)
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import (
     GRAIN_NS,
@@ -42,7 +48,7 @@ NEITHER = 0.5  # of what a delay leaves: a rate that leaves as much is not why m
 BY_NO_RATE = 0.15  # of what a message takes: so far from when they came at least is what no rate brought
 FAR_LESS = 0.5  # of how far they are from each other
 A_MESSAGE = 1.0  # of what one takes
-HALF, LEAST_IN_LINE = 0.5, 5  # of a scatter; messages
+HALF, LEAST_IN_LINE = 0.5, 5  # of a scatter, or of messages; messages
 GIVEN_BACK = 0.5  # of what messages are late
 FEW_TRIPS, MOST = 3, 0.5  # of a window that grows with each; of the messages
 
@@ -92,13 +98,28 @@ def _or_delay(each: JudgedLink, kind: Kind) -> Kind:
     No message is served faster than its link is, whatever rate that had before. But when a delay is over, what follows
     comes sooner behind what was late, for it had left in time; so it does behind what was lost, once that is there. A
     delay that comes and goes within messages stretches those that it meets, by all of it or a part, as a rate does.
+    Where nothing follows at once nothing is made up for: then most are late one by one, by one time, first bytes too.
     """
     link, departs = each.link, each.of.messages(each.judged.windows)
+    if kind.part is not Part.RATE or kind.delay_ns or link.designed.left is not None:
+        return kind
     late_ns, grain_ns = link.services_ns - link.expected_ns, GRAIN_NS + link.designed.jitter_s * 1e9
-    short = ~departs & (late_ns < -grain_ns - UNEVEN * link.expected_ns)
+    grains_ns = grain_ns + UNEVEN * link.expected_ns
+    short = ~departs & (late_ns < -grains_ns)
     is_given_back = -late_ns[short].sum() >= GIVEN_BACK * late_ns[departs].sum()
-    is_rate = kind.part is Part.RATE and not kind.delay_ns and link.designed.left is None
-    return replace(kind, part=Part.RATE_OR_DELAY) if is_rate and is_given_back else kind
+    one_by_one = _late_one_by_one(link, departs & (late_ns > grains_ns), late_ns)
+    return replace(kind, part=Part.RATE_OR_DELAY) if is_given_back or one_by_one else kind
+
+
+def _late_one_by_one(link: ObservedLink, late: npt.NDArray[np.bool_], late_ns: Doubles) -> bool:
+    """Whether most of the messages ``late`` stand alone among others, are so by one time, and begin late already."""
+    if late.sum() < CERTAIN:
+        return False
+    alone = late & ~np.append(False, late[:-1]) & ~np.append(late[1:], False)
+    level_ns = float(np.median(late_ns[late]))
+    alike = np.abs(late_ns - level_ns) <= GRAIN_NS + link.designed.jitter_s * 1e9 + UNEVEN * level_ns
+    begun_late = first_bytes_late_ns(link) > least_late_ns(link)
+    return all(float(each[late].mean()) >= HALF for each in (alone, alike, begun_late))
 
 
 def _late_as_well(each: JudgedLink, chosen: npt.NDArray[np.bool_], kind: Kind) -> Kind:

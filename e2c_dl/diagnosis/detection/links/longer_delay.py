@@ -11,7 +11,8 @@ the delay is longer. So is one that is sent while what was before it is on its w
 delay longer than messages are apart none finds the link idle. One that is not as late met no longer delay; of one that
 is later nothing is known. What follows first bytes may be later than that, or come at once behind them, as TCP's
 windows were narrower for the delay: so unevenly that it looks like losses, or so evenly that it looks like a rate. A
-link that is nothing but a model does as its delay has it: if that brings most messages when they came, it was that.
+link that is nothing but a model does as its delay has it: if that brings most messages when they came, it was that;
+small ones that follow each other closely to within a part of that delay, as they take next to nothing by themselves.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from e2c_dl.diagnosis.detection.links.first_bytes import (
 )
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNEVEN
+from e2c_dl.diagnosis.detection.links.sending_again import takes_sending_again
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned, later_than
 from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.links import ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
 
 CHANGED = (0.1, 0.5, 0.9)  # of the time between two messages that are unlike
-IN_A_ROW = 2.0  # messages that it meets, in the mean: one by one they are late where their first segments are lost
-NO_SOONER, NO_LATER = 0.9, 0.6  # of the first bytes that are late, than by one delay: later ones a window kept back
+IN_A_ROW = 2.0  # messages that it meets, in the mean: one by one they are late, too, where first segments are lost
+BY_ONE_DELAY = 0.6  # of the first bytes that are late, no sooner, and no later: others stood behind what was late
 
 
 def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
@@ -52,17 +54,19 @@ def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
     longer_ns = float(np.median(later_ns))
     grain_ns = GRAIN_NS + link.designed.jitter_s * 1e9 + UNEVEN * longer_ns
     no_sooner, no_later = later_ns >= longer_ns - grain_ns, later_ns <= longer_ns + grain_ns
-    if no_sooner.mean() < NO_SOONER or no_later.mean() < NO_LATER:
+    if min(no_sooner.mean(), no_later.mean()) < BY_ONE_DELAY:
         return None
     told, met = (
         first_ns <= longer_ns + grain_ns,
         first_ns >= longer_ns - grain_ns,
     )  # others stood behind what was before
-    if IN_A_ROW * len(rows_of(met[told])) > met[told].sum():
+    one_by_one = IN_A_ROW * len(rows_of(met[told])) > met[told].sum()
+    if one_by_one and takes_sending_again(longer_ns, link.round_trip_ns):
         return None
     tried = [_in_force(link, known, met, longer_ns, share) for known in (tells, told) for share in CHANGED]
     off_ns = min(float(np.median(as_designed.off_ns(link, delay_s=delay_s)[late])) for delay_s in tried)
-    return longer_ns if off_ns <= BROUGHT * np.median(link.services_ns[late]) else None
+    brought_ns = max(BROUGHT * float(np.median(link.services_ns[late])), UNEVEN * longer_ns)
+    return longer_ns if off_ns <= brought_ns else None
 
 
 def _in_force(
