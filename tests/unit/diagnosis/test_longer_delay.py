@@ -61,11 +61,11 @@ def test_a_delay_that_comes_and_goes_within_messages_is_no_rate_and_no_loss(
     assert met(NARROW, later, windows, floats, iterations=60) is Part.DELAY
 
 
-def test_small_messages_in_close_succession_are_late_by_a_delay_once() -> None:
+@pytest.mark.parametrize(("floats", "fixed_s"), [(2_000, 0.002), (2_000, 0.01), (400, 0.01)])
+def test_small_messages_in_close_succession_are_late_by_a_delay_once(floats: int, fixed_s: float) -> None:
     fast = replace(ASKED, rate_bps=228e6, delay_s=0.0011)
-    hosts = vw.hosts(4, of=vw.profile((600, 500, 400, 300), fixed_s=0.002), noise=0.05)
-    designed = vw.everywhere(4, fast)
-    later = replace(fast, delay_s=0.0111)
+    hosts = vw.hosts(4, of=vw.profile((floats,) * 6, fixed_s=fixed_s), noise=0.05)
+    designed, later = vw.everywhere(4, fast), replace(fast, delay_s=0.0111)
     once = replace(fast, conditions=lambda: iter([(0.0, fast), (0.15, later), (0.24, fast)]))
     run = vw.run(PowerSGD, size=4, seed=1, links={**designed, (3, 0): once}, on_hosts=hosts, iterations=30)
     found = observe(run.trace, replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp))

@@ -37,7 +37,11 @@ from e2c_dl.diagnosis.piecewise import Piecewise
 
 CHANGED = (0.1, 0.5, 0.9)  # of the time between two messages that are unlike
 IN_A_ROW = 2.0  # messages that it meets, in the mean: one by one they are late, too, where first segments are lost
-BY_ONE_DELAY = 0.6  # of the first bytes that are late, no sooner, and no later: others stood behind what was late
+LIKELY = (
+    0.25,
+    0.5,
+)  # of the first bytes that are late, by the delay: others stood behind what was late, and sooner, too
+BY_ONE_DELAY = 0.4  # of them
 
 
 def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
@@ -47,26 +51,23 @@ def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
     if would_ns is None or link.designed.left is not None or not as_designed.is_known_alone(link):
         return None
     first_ns, awaited = first_bytes_late_ns(link), waits_ns(link) > least_late_ns(link)
-    later_ns, tells = first_ns[awaited], found_idle(link) | awaited
+    tells, later_ns = found_idle(link) | awaited, first_ns[awaited]
     late = each.of.messages(each.judged.windows) & later_than(link, would_ns)
     if len(later_ns) < CERTAIN or not late.any():
         return None
-    longer_ns = float(np.median(later_ns))
-    grain_ns = GRAIN_NS + link.designed.jitter_s * 1e9 + UNEVEN * longer_ns
-    no_sooner, no_later = later_ns >= longer_ns - grain_ns, later_ns <= longer_ns + grain_ns
-    if min(no_sooner.mean(), no_later.mean()) < BY_ONE_DELAY:
-        return None
-    told, met = (
-        first_ns <= longer_ns + grain_ns,
-        first_ns >= longer_ns - grain_ns,
-    )  # others stood behind what was before
-    one_by_one = IN_A_ROW * len(rows_of(met[told])) > met[told].sum()
-    if one_by_one and takes_sending_again(longer_ns, link.round_trip_ns):
-        return None
-    tried = [_in_force(link, known, met, longer_ns, share) for known in (tells, told) for share in CHANGED]
-    off_ns = min(float(np.median(as_designed.off_ns(link, delay_s=delay_s)[late])) for delay_s in tried)
-    brought_ns = max(BROUGHT * float(np.median(link.services_ns[late])), UNEVEN * longer_ns)
-    return longer_ns if off_ns <= brought_ns else None
+    for longer_ns in np.unique(np.quantile(later_ns, LIKELY, method="lower")).tolist():
+        grain_ns = GRAIN_NS + link.designed.jitter_s * 1e9 + UNEVEN * longer_ns
+        if (np.abs(later_ns - longer_ns) <= grain_ns).mean() < BY_ONE_DELAY:
+            continue
+        told, met = first_ns <= longer_ns + grain_ns, first_ns >= longer_ns - grain_ns  # others stood behind others
+        one_by_one = IN_A_ROW * len(rows_of(met[told])) > met[told].sum()
+        if one_by_one and takes_sending_again(longer_ns, link.round_trip_ns):
+            continue
+        tried = [_in_force(link, known, met, longer_ns, share) for known in (tells, told) for share in CHANGED]
+        off_ns = min(float(np.median(as_designed.off_ns(link, delay_s=delay_s)[late])) for delay_s in tried)
+        if off_ns <= max(BROUGHT * float(np.median(link.services_ns[late])), UNEVEN * longer_ns):
+            return float(longer_ns)
+    return None
 
 
 def _in_force(
