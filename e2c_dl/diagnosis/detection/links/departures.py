@@ -29,7 +29,7 @@ from e2c_dl.diagnosis.detection.links.restored import each_by_itself, late_too, 
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
 from e2c_dl.diagnosis.detection.links.tcp_windows import opens_window, waits_for_window
 from e2c_dl.diagnosis.detection.links.told_when import told_when
-from e2c_dl.diagnosis.detection.links.way_back import with_way_back
+from e2c_dl.diagnosis.detection.links.way_back import behind_data, not_blamed, with_way_back, with_what_waits
 from e2c_dl.diagnosis.detection.windows import Windows
 from e2c_dl.diagnosis.links import ObservedLink, in_service_order
 from e2c_dl.diagnosis.model import Limitation, Part
@@ -107,12 +107,14 @@ def link_departures(
     kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
-    departures = []
-    for pair, kind in kinds.items():
-        made = _departure(by_pair[pair], kind, as_designed, hidden=pair in delayed)
+    waiting = () if as_designed.exact else behind_data([by_pair[pair] for pair in kinds])  # in a model none waits
+    departures, behind = [], {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in waiting}
+    for pair in (pair for pair in kinds if pair not in behind):
+        made = _departure(by_pair[pair], kinds[pair], as_designed, hidden=pair in delayed)
         back = pair[::-1]
         opens = as_designed.exact and back not in later
-        departures.append(with_way_back(made, by_pair[pair], every.get(back), opens=opens))
+        made = with_way_back(made, by_pair[pair], every.get(back), opens=opens)
+        departures.append(with_what_waits(made, behind.get(back)))
     departures += [line_departure(line, own, design) for line, own in shared.items()]
     departures += [whole_line_departure(line, *found, design) for line, found in whole.items()]
     visible = [each.resolution for each in judged if each.is_held and each.of.expected_ns > 2 * GRAIN_NS]
@@ -120,7 +122,7 @@ def link_departures(
     judgement = Judgement(
         departures=tuple(departures),
         untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged, as_designed)),
-        limitations=tuple(limitations), least_visible=max(visible, default=None),
+        limitations=(*limitations, *not_blamed(behind.values())), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
         looked={each.link.element: each.looked for each in (*judged, *slow)},
         held=frozenset(each.link.element for each in judged if each.is_held),

@@ -6,6 +6,9 @@
     b -> a    40 ms later                                   '---'     '----'        of which this is a part
 
 Where b -> a is late, its own messages show little of what that costs the other way, whose acknowledgements come by it.
+So do they where b -> a is slower than designed: they wait behind its data, a queue of up to a second. What a -> b takes
+longer by that is uneven, as its window lets it, and over with what b -> a carries; a lower rate serves alike messages
+alike.
 
 Source: Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR 1997,
 Eq. (3): where losses limit a link, its rate is as one over its round trip; as it is where its window opens.
@@ -13,6 +16,7 @@ Eq. (3): where losses limit a link, its rate is as one over its round trip; as i
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,9 +24,70 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.kinds import telling_of
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
+from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
+from e2c_dl.topology import Pair
+
+LESS = 0.75  # of what the data that acknowledgements wait behind are late by themselves
+UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside the lower, of one size
+LATE, MEANWHILE = 1.1, 0.9  # times as long as designed; of the late messages, while the other way was late
+LEAST_MESSAGES = 8
+
+
+def behind_data(departing: Sequence[JudgedLink]) -> list[Pair]:
+    """Those of ``departing`` whose acknowledgements wait behind data of the other way, which departs more."""
+    by_pair = {each.link.pair: each for each in departing}
+    return [
+        pair for pair, each in by_pair.items()
+        if pair[::-1] in by_pair and _waits_for_acknowledgements(each, by_pair[pair[::-1]])
+    ]  # fmt: skip
+
+
+def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink) -> bool:
+    """Whether ``each`` is later than designed by what ``back``, the other way, is slower."""
+    if each.judged.excess_s > LESS * back.judged.excess_s or each.link.by_receiver or each.link.designed.loses:
+        return False
+    own, other = _times_longer(each), _times_longer(back)
+    if min(len(own), len(other)) < LEAST_MESSAGES:
+        return False
+    (low, high), (least, most) = np.quantile(own, (0.25, 0.75)), np.quantile(other, (0.25, 0.75))
+    if high < UNEVENLY * low or most > EVENLY * least:
+        return False
+    begins_ns, ends_ns = _late(back)
+    until_ns = np.append(0, np.maximum.accumulate(ends_ns))  # of those that were sent by then
+    late_begins_ns, late_ends_ns = _late(each)
+    sent_before = np.searchsorted(begins_ns, late_ends_ns, side="right")
+    return bool(len(late_ends_ns) and (until_ns[sent_before] >= late_begins_ns).mean() >= MEANWHILE)
+
+
+def with_what_waits(departure: Departure, waiting: Departure | None) -> Departure:
+    """``departure``, which restores what is ``waiting`` behind its data, too."""
+    if waiting is None:
+        return departure
+    together = WhatIf(changes=(*departure.restored.changes, *waiting.restored.changes))
+    return replace(departure, restored=together, excess_s=departure.excess_s + waiting.excess_s)
+
+
+def not_blamed(waiting: Collection[Departure]) -> list[Limitation]:
+    """What is said of those that are ``waiting`` for acknowledgements."""
+    said = "Not blamed for being late: {}. Acknowledgements of that wait behind data of the other way, which is slow."
+    return [Limitation.of(said, "link", [str(each.element) for each in waiting])] if waiting else []
+
+
+def _times_longer(each: JudgedLink) -> npt.NDArray[np.float64]:
+    """How many times as long as designed each message took that departs, of those that show a rate."""
+    chosen = each.of.messages(each.judged.windows) & telling_of(each.link)
+    return np.asarray(each.link.services_ns[chosen] / np.maximum(1.0, each.link.expected_ns[chosen]))
+
+
+def _late(each: JudgedLink) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """When its late messages were sent, rising, and when they were there, in ns."""
+    late = each.of.messages(each.judged.windows) & (each.link.services_ns > LATE * each.link.expected_ns)
+    rows = np.sort(each.link.rows[late], order="send_start_ns")
+    return rows["send_start_ns"], rows["recv_end_ns"]
 
 
 def with_way_back(departure: Departure, each: JudgedLink, back: ObservedLink | None, *, opens: bool) -> Departure:
