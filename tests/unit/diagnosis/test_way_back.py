@@ -35,13 +35,17 @@ def slow(src: str, dst: str, times: tuple[float, ...], *, later_ns: int = 0) -> 
     return SimpleNamespace(
         link=link,
         judged=SimpleNamespace(excess_s=excess_s, windows=every),
-        of=SimpleNamespace(messages=lambda _: every),
+        of=SimpleNamespace(messages=lambda windows: windows, series=SimpleNamespace(until_s=float(len(times)))),
     )
 
 
+def behind(departing: list[Any]) -> tuple[list[Any], list[Any]]:
+    return behind_data(departing, {each.link.pair: each.link for each in departing})
+
+
 def test_who_is_uneven_beside_an_evenly_slow_way_back_waits_for_acknowledgements() -> None:
-    assert behind_data([slow("a", "b", EVEN), slow("b", "a", UNEVEN)]) == [("b", "a")]
-    (said,) = not_blamed([SimpleNamespace(element="b -> a")])  # type: ignore[list-item]
+    assert behind([slow("a", "b", EVEN), slow("b", "a", UNEVEN)]) == ([("b", "a")], [])
+    (said,) = not_blamed([("b", "a")], [])
     assert said.sentence.startswith("Not blamed for being late: b -> a. Acknowledgements of that wait")
 
 
@@ -54,10 +58,26 @@ def test_who_is_uneven_beside_an_evenly_slow_way_back_waits_for_acknowledgements
      (UNEVEN[:5], 0)],
 )  # fmt: skip
 def test_others_are_slow_by_themselves(back: tuple[float, ...], later_ns: int) -> None:
-    assert behind_data([slow("a", "b", EVEN), slow("b", "a", back, later_ns=later_ns)]) == []
+    assert behind([slow("a", "b", EVEN), slow("b", "a", back, later_ns=later_ns)])[0] == []
 
 
 def test_nobody_waits_behind_data_that_losses_make_late() -> None:
-    assert behind_data([slow("a", "b", tuple(2 * each for each in UNEVEN)), slow("b", "a", UNEVEN)]) == []
-    assert behind_data([slow("b", "a", UNEVEN)]) == []
-    assert not_blamed([]) == []
+    assert behind([slow("a", "b", tuple(2 * each for each in UNEVEN)), slow("b", "a", UNEVEN)])[0] == []
+    assert behind([slow("b", "a", UNEVEN)]) == ([], [])
+    assert not_blamed([], []) == []
+
+
+@pytest.mark.parametrize(
+    ("times", "begins", "opens"),
+    [((*UNEVEN, *[1.0] * 12), 0, True),  # late at first, beside data that are not
+     ((*[1.0] * 12, *UNEVEN), 12, False),
+     ((*[1.5] * 10, *[1.0] * 12), 0, False)],  # evenly: a lower rate
+)  # fmt: skip
+def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
+    times: tuple[float, ...], begins: int, opens: bool
+) -> None:
+    late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
+    late.judged.windows[:] = False
+    late.judged.windows[begins : begins + 10] = True
+    assert behind_data([late], {("b", "a"): back.link}) == ([], [("a", "b")] if opens else [])
+    assert behind_data([late], {}) == ([], [])

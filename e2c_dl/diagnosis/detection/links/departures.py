@@ -107,9 +107,9 @@ def link_departures(
     kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
-    waiting = () if as_designed.exact else behind_data([by_pair[pair] for pair in kinds])  # in a model none waits
+    waiting, opening = behind_data([by_pair[pair] for pair in kinds if not as_designed.exact], every)  # in models none
     departures, behind = [], {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in waiting}
-    for pair in (pair for pair in kinds if pair not in behind):
+    for pair in (pair for pair in kinds if pair not in {*waiting, *opening}):
         made = _departure(by_pair[pair], kinds[pair], as_designed, hidden=pair in delayed)
         back = pair[::-1]
         opens = as_designed.exact and back not in later
@@ -122,7 +122,7 @@ def link_departures(
     judgement = Judgement(
         departures=tuple(departures),
         untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged, as_designed)),
-        limitations=(*limitations, *not_blamed(behind.values())), least_visible=max(visible, default=None),
+        limitations=(*limitations, *not_blamed(waiting, opening)), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
         looked={each.link.element: each.looked for each in (*judged, *slow)},
         held=frozenset(each.link.element for each in judged if each.is_held),

@@ -16,7 +16,7 @@ Eq. (3): where losses limit a link, its rate is as one over its round trip; as i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,37 +30,66 @@ from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 from e2c_dl.topology import Pair
+from e2c_dl.trace.messages import MessageArray
 
 LESS = 0.75  # of what the data that acknowledgements wait behind are late by themselves
 UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside the lower, of one size
-LATE, MEANWHILE = 1.1, 0.9  # times as long as designed; of the late messages, while the other way was late
+LATE, MEANWHILE = 1.1, 0.7  # times as long as designed; of what messages are late, beside the other way
+EARLY = 0.75  # of what messages are late, in the first half of the run
 LEAST_MESSAGES = 8
 
 
-def behind_data(departing: Sequence[JudgedLink]) -> list[Pair]:
-    """Those of ``departing`` whose acknowledgements wait behind data of the other way, which departs more."""
+def behind_data(
+    departing: Sequence[JudgedLink], carried: Mapping[Pair, ObservedLink]
+) -> tuple[list[Pair], list[Pair]]:  # fmt: skip
+    """Those of ``departing`` whose acknowledgements wait behind the other way's data: of one that departs more; of any.
+
+    The latter while they open their windows.
+    """
     by_pair = {each.link.pair: each for each in departing}
-    return [
+    waiting = [
         pair for pair, each in by_pair.items()
         if pair[::-1] in by_pair and _waits_for_acknowledgements(each, by_pair[pair[::-1]])
     ]  # fmt: skip
+    others = (pair for pair in by_pair if pair not in waiting and pair[::-1] in carried)
+    return waiting, [pair for pair in others if _opens_behind(by_pair[pair], carried[pair[::-1]])]
 
 
 def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink) -> bool:
     """Whether ``each`` is later than designed by what ``back``, the other way, is slower."""
-    if each.judged.excess_s > LESS * back.judged.excess_s or each.link.by_receiver or each.link.designed.loses:
-        return False
     own, other = _times_longer(each), _times_longer(back)
-    if min(len(own), len(other)) < LEAST_MESSAGES:
+    if each.judged.excess_s > LESS * back.judged.excess_s or min(len(own), len(other)) < LEAST_MESSAGES:
         return False
-    (low, high), (least, most) = np.quantile(own, (0.25, 0.75)), np.quantile(other, (0.25, 0.75))
-    if high < UNEVENLY * low or most > EVENLY * least:
+    least, most = np.quantile(other, (0.25, 0.75))
+    return bool(most <= EVENLY * least and _is_late_beside(each, back.link.rows[_late(back)]))
+
+
+def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
+    """Whether ``each`` is late in the first half of the run, from its beginning on, beside data of ``back``.
+
+    Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed.
+    """
+    if not each.judged.windows[:2].any():
         return False
-    begins_ns, ends_ns = _late(back)
-    until_ns = np.append(0, np.maximum.accumulate(ends_ns))  # of those that were sent by then
-    late_begins_ns, late_ends_ns = _late(each)
-    sent_before = np.searchsorted(begins_ns, late_ends_ns, side="right")
-    return bool(len(late_ends_ns) and (until_ns[sent_before] >= late_begins_ns).mean() >= MEANWHILE)
+    late = _late(each)
+    half_s = each.of.series.until_s / 2
+    early = (each.link.rows["send_start_ns"] - each.link.began_ns) / 1e9 < half_s
+    late_ns = (each.link.services_ns - each.link.expected_ns)[late]
+    return bool(late_ns[early[late]].sum() >= EARLY * late_ns.sum() and _is_late_beside(each, back.rows))
+
+
+def _is_late_beside(each: JudgedLink, beside: MessageArray) -> bool:
+    """Whether ``each`` is late unevenly, and nearly all that it is while messages ``beside`` were under way."""
+    own, late = _times_longer(each), _late(each)
+    if each.link.by_receiver or each.link.designed.loses or len(own) < LEAST_MESSAGES or not late.any():
+        return False
+    low, high = np.quantile(own, (0.25, 0.75))
+    order = np.argsort(beside["send_start_ns"])
+    until_ns = np.append(0, np.maximum.accumulate(beside["recv_end_ns"][order]))  # of those that were sent by then
+    sent_before = np.searchsorted(beside["send_start_ns"][order], each.link.rows["recv_end_ns"][late], side="right")
+    meanwhile = until_ns[sent_before] >= each.link.rows["send_start_ns"][late]
+    late_ns = (each.link.services_ns - each.link.expected_ns)[late]
+    return bool(high >= UNEVENLY * low and late_ns[meanwhile].sum() >= MEANWHILE * late_ns.sum())
 
 
 def with_what_waits(departure: Departure, waiting: Departure | None) -> Departure:
@@ -71,10 +100,14 @@ def with_what_waits(departure: Departure, waiting: Departure | None) -> Departur
     return replace(departure, restored=together, excess_s=departure.excess_s + waiting.excess_s)
 
 
-def not_blamed(waiting: Collection[Departure]) -> list[Limitation]:
-    """What is said of those that are ``waiting`` for acknowledgements."""
-    said = "Not blamed for being late: {}. Acknowledgements of that wait behind data of the other way, which is slow."
-    return [Limitation.of(said, "link", [str(each.element) for each in waiting])] if waiting else []
+def not_blamed(waiting: Sequence[Pair], opening: Sequence[Pair]) -> list[Limitation]:
+    """What is said of those that are ``waiting`` for acknowledgements, or ``opening`` their windows by them."""
+    late = "Not blamed for being late: {}. Acknowledgements of that wait behind data of the other way, which is slow."
+    early = "Not blamed for being late at first: {}. TCP opens windows while acknowledgements wait behind data."
+    return [
+        Limitation.of(said, "link", [f"{src} -> {dst}" for src, dst in pairs])
+        for said, pairs in ((late, waiting), (early, opening)) if pairs
+    ]  # fmt: skip
 
 
 def _times_longer(each: JudgedLink) -> npt.NDArray[np.float64]:
@@ -83,11 +116,9 @@ def _times_longer(each: JudgedLink) -> npt.NDArray[np.float64]:
     return np.asarray(each.link.services_ns[chosen] / np.maximum(1.0, each.link.expected_ns[chosen]))
 
 
-def _late(each: JudgedLink) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """When its late messages were sent, rising, and when they were there, in ns."""
-    late = each.of.messages(each.judged.windows) & (each.link.services_ns > LATE * each.link.expected_ns)
-    rows = np.sort(each.link.rows[late], order="send_start_ns")
-    return rows["send_start_ns"], rows["recv_end_ns"]
+def _late(each: JudgedLink) -> npt.NDArray[np.bool_]:
+    """Which of its messages depart, and are late."""
+    return each.of.messages(each.judged.windows) & (each.link.services_ns > LATE * each.link.expected_ns)
 
 
 def with_way_back(departure: Departure, each: JudgedLink, back: ObservedLink | None, *, opens: bool) -> Departure:
