@@ -1,83 +1,55 @@
-"""Data whose acknowledgements wait behind slow data of the other way: late for that, and not to blame."""
+"""A delay one way, and losses by design the other: what it costs shows in what is sent again there."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
 
-import numpy as np
 import pytest
+import virtual_world as vw
 
-from e2c_dl.diagnosis.detection.links.way_back import behind_data, not_blamed
-from e2c_dl.diagnosis.links import Designed, ObservedLink
-from e2c_dl.diagnosis.piecewise import Piecewise
-from e2c_dl.ethernet import wire_bits
-from e2c_dl.trace.messages import MESSAGE
+from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.worlds.virtual import LinkModel
 
-NBYTES, RATE_BPS, APART_NS = 500_000, 20e6, 1_000_000_000
-EVEN = (2.0, 2.01, 2.0, 2.02, 2.0, 2.01, 2.0, 2.0, 2.01, 2.0)
-UNEVEN = (1.4, 1.7, 2.1, 1.6, 1.9, 1.5, 1.65, 2.0, 1.45, 1.8)
+ASKED = LinkModel(rate_bps=50e6, delay_s=0.01, tcp=Tcp(congestion_control="cubic", slow_start_after_idle=False))
 
 
-def slow(src: str, dst: str, times: tuple[float, ...], *, later_ns: int = 0) -> Any:
-    """A link that departs all the time: its messages take so many times as long as designed, one each second."""
-    rows = np.zeros(len(times), dtype=MESSAGE)
-    designed_ns = wire_bits(NBYTES) / RATE_BPS * 1e9
-    rows["nbytes"], rows["iteration"] = NBYTES, range(len(times))
-    rows["send_start_ns"] = np.arange(len(times)) * APART_NS + later_ns
-    rows["recv_end_ns"] = rows["send_start_ns"] + np.rint(np.array(times) * designed_ns).astype(np.int64)
-    link = ObservedLink(
-        src=src, dst=dst, rows=rows, designed=Designed(own=Piecewise.constant(RATE_BPS)), began_ns=0,
-        uncertainty_ns=0, first_iteration=0,
-    )  # fmt: skip
-    excess_s = float((np.array(times) - 1).sum()) * designed_ns / 1e9
-    every = np.ones(len(times), dtype=np.bool_)
-    return SimpleNamespace(
-        link=link,
-        judged=SimpleNamespace(excess_s=excess_s, windows=every),
-        of=SimpleNamespace(messages=lambda windows: windows, series=SimpleNamespace(until_s=float(len(times)))),
+def trained(loss: float, later_s: float) -> tuple[vw.Run, vw.Run]:
+    """Two ranks: one way loses segments by design, the other is later than designed; and the same without that."""
+    designed = {(0, 1): replace(ASKED, loss=loss), (1, 0): ASKED}
+    slow = {**designed, (1, 0): replace(ASKED, delay_s=ASKED.delay_s + later_s)}
+    hosts = vw.hosts(2, of=vw.profile((400_000, 200_000)))
+    seen, without = (
+        vw.run(Allreduce, size=2, seed=1, links=links, on_hosts=hosts, iterations=30) for links in (slow, designed)
     )
+    return replace(seen, links=designed), without
 
 
-def behind(departing: list[Any]) -> tuple[list[Any], list[Any]]:
-    return behind_data(departing, {each.link.pair: each.link for each in departing})
+def test_a_delay_is_the_culprit_though_what_costs_is_sent_the_other_way() -> None:
+    run, without = trained(loss=0.01, later_s=0.03)
+    (culprit,) = analyse(run.trace, run.reference()).culprits
+    assert (str(culprit.element), culprit.part) == ("edge-2 -> edge-1", Part.DELAY)
+    assert culprit.saved_s == pytest.approx(run.end_s - without.end_s, rel=0.1)  # other segments are lost
 
 
-def test_who_is_uneven_beside_an_evenly_slow_way_back_waits_for_acknowledgements() -> None:
-    assert behind([slow("a", "b", EVEN), slow("b", "a", UNEVEN)]) == ([("b", "a")], [])
-    (said,) = not_blamed([("b", "a")], [])
-    assert said.sentence.startswith("Not blamed for being late: b -> a. Acknowledgements of that wait")
+@pytest.mark.parametrize("rate_bps", [300e6, 50e6])
+def test_a_delay_is_told_from_a_rate_by_first_bytes_and_costs_what_both_windows_take_to_open(rate_bps: float) -> None:
+    designed = {pair: replace(ASKED, rate_bps=rate_bps) for pair in ((0, 1), (1, 0))}
+    slow = {**designed, (1, 0): replace(ASKED, rate_bps=rate_bps, delay_s=ASKED.delay_s + 0.08)}
+    hosts = vw.hosts(2, of=vw.profile((400_000,)))  # all messages are of one size, and apart in time
+    seen, without = (
+        vw.run(Allreduce, size=2, seed=1, links=links, on_hosts=hosts, iterations=25) for links in (slow, designed)
+    )
+    reference = replace(replace(seen, links=designed).reference(), modelled=True)
+    (finding,) = analyse(seen.trace, reference).findings
+    assert (str(finding.element), finding.part) == ("edge-2 -> edge-1", Part.DELAY)
+    assert finding.saved_s == pytest.approx(seen.end_s - without.end_s, abs=0.02 * seen.end_s)
 
 
-@pytest.mark.parametrize(
-    ("back", "later_ns"),
-    [(EVEN, 0),  # as slow by itself: a lower rate serves alike messages alike
-     ((1.5,) * 10, 0),
-     (tuple(2 * each for each in UNEVEN), 0),  # it is later than what it would wait behind
-     (UNEVEN, APART_NS * 45 // 100),  # when that is over
-     (UNEVEN[:5], 0)],
-)  # fmt: skip
-def test_others_are_slow_by_themselves(back: tuple[float, ...], later_ns: int) -> None:
-    assert behind([slow("a", "b", EVEN), slow("b", "a", back, later_ns=later_ns)])[0] == []
-
-
-def test_nobody_waits_behind_data_that_losses_make_late() -> None:
-    assert behind([slow("a", "b", tuple(2 * each for each in UNEVEN)), slow("b", "a", UNEVEN)])[0] == []
-    assert behind([slow("b", "a", UNEVEN)]) == ([], [])
-    assert not_blamed([], []) == []
-
-
-@pytest.mark.parametrize(
-    ("times", "begins", "opens"),
-    [((*UNEVEN, *[1.0] * 12), 0, True),  # late at first, beside data that are not
-     ((*[1.0] * 12, *UNEVEN), 12, False),
-     ((*[1.5] * 10, *[1.0] * 12), 0, False)],  # evenly: a lower rate
-)  # fmt: skip
-def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
-    times: tuple[float, ...], begins: int, opens: bool
-) -> None:
-    late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
-    late.judged.windows[:] = False
-    late.judged.windows[begins : begins + 10] = True
-    assert behind_data([late], {("b", "a"): back.link}) == ([], [("a", "b")] if opens else [])
-    assert behind_data([late], {}) == ([], [])
+def test_a_delay_costs_what_it_is_where_nothing_is_lost() -> None:
+    run, without = trained(loss=0.0, later_s=0.03)
+    (finding,) = analyse(run.trace, replace(run.reference(), modelled=True)).findings
+    assert (finding.part, finding.material) == (Part.DELAY, False)
+    assert finding.saved_s == pytest.approx(run.end_s - without.end_s, abs=0.01 * run.end_s)

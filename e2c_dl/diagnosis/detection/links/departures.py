@@ -118,7 +118,7 @@ def link_departures(
     departures += [line_departure(line, own, design) for line, own in shared.items()]
     departures += [whole_line_departure(line, *found, design) for line, found in whole.items()]
     visible = [each.resolution for each in judged if each.is_held and each.of.expected_ns > 2 * GRAIN_NS]
-    unknown = together | {each.link.pair for each in untold}
+    unknown = together | {each.link.pair for each in untold} | {*waiting, *opening}
     judgement = Judgement(
         departures=tuple(departures),
         untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged, as_designed)),

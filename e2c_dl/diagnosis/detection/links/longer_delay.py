@@ -37,11 +37,8 @@ from e2c_dl.diagnosis.piecewise import Piecewise
 
 CHANGED = (0.1, 0.5, 0.9)  # of the time between two messages that are unlike
 IN_A_ROW = 2.0  # messages that it meets, in the mean: one by one they are late, too, where first segments are lost
-LIKELY = (
-    0.25,
-    0.5,
-)  # of the first bytes that are late, by the delay: others stood behind what was late, and sooner, too
-BY_ONE_DELAY = 0.4  # of them
+LIKELY = (0.25, 0.5)  # quantiles of how late first bytes are: one is the delay, as others stood behind what was late
+BY_ONE_DELAY = 0.4  # of the first bytes that are late
 
 
 def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:

@@ -1,0 +1,83 @@
+"""Data whose acknowledgements wait behind slow data of the other way: late for that, and not to blame."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from e2c_dl.diagnosis.detection.links.way_back import behind_data, not_blamed
+from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.ethernet import wire_bits
+from e2c_dl.trace.messages import MESSAGE
+
+NBYTES, RATE_BPS, APART_NS = 500_000, 20e6, 1_000_000_000
+EVEN = (2.0, 2.01, 2.0, 2.02, 2.0, 2.01, 2.0, 2.0, 2.01, 2.0)
+UNEVEN = (1.4, 1.7, 2.1, 1.6, 1.9, 1.5, 1.65, 2.0, 1.45, 1.8)
+
+
+def slow(src: str, dst: str, times: tuple[float, ...], *, later_ns: int = 0) -> Any:
+    """A link that departs all the time: its messages take so many times as long as designed, one each second."""
+    rows = np.zeros(len(times), dtype=MESSAGE)
+    designed_ns = wire_bits(NBYTES) / RATE_BPS * 1e9
+    rows["nbytes"], rows["iteration"] = NBYTES, range(len(times))
+    rows["send_start_ns"] = np.arange(len(times)) * APART_NS + later_ns
+    rows["recv_end_ns"] = rows["send_start_ns"] + np.rint(np.array(times) * designed_ns).astype(np.int64)
+    link = ObservedLink(
+        src=src, dst=dst, rows=rows, designed=Designed(own=Piecewise.constant(RATE_BPS)), began_ns=0,
+        uncertainty_ns=0, first_iteration=0,
+    )  # fmt: skip
+    excess_s = float((np.array(times) - 1).sum()) * designed_ns / 1e9
+    every = np.ones(len(times), dtype=np.bool_)
+    return SimpleNamespace(
+        link=link,
+        judged=SimpleNamespace(excess_s=excess_s, windows=every),
+        of=SimpleNamespace(messages=lambda windows: windows, series=SimpleNamespace(until_s=float(len(times)))),
+    )
+
+
+def behind(departing: list[Any]) -> tuple[list[Any], list[Any]]:
+    return behind_data(departing, {each.link.pair: each.link for each in departing})
+
+
+def test_who_is_uneven_beside_an_evenly_slow_way_back_waits_for_acknowledgements() -> None:
+    assert behind([slow("a", "b", EVEN), slow("b", "a", UNEVEN)]) == ([("b", "a")], [])
+    (said,) = not_blamed([("b", "a")], [])
+    assert said.sentence.startswith("Not blamed for being late: b -> a. Acknowledgements of that wait")
+
+
+@pytest.mark.parametrize(
+    ("back", "later_ns"),
+    [(EVEN, 0),  # as slow by itself: a lower rate serves alike messages alike
+     ((1.5,) * 10, 0),
+     (tuple(2 * each for each in UNEVEN), 0),  # it is later than what it would wait behind
+     (UNEVEN, APART_NS * 45 // 100),  # when that is over
+     (UNEVEN[:5], 0)],
+)  # fmt: skip
+def test_others_are_slow_by_themselves(back: tuple[float, ...], later_ns: int) -> None:
+    assert behind([slow("a", "b", EVEN), slow("b", "a", back, later_ns=later_ns)])[0] == []
+
+
+def test_nobody_waits_behind_data_that_losses_make_late() -> None:
+    assert behind([slow("a", "b", tuple(2 * each for each in UNEVEN)), slow("b", "a", UNEVEN)])[0] == []
+    assert behind([slow("b", "a", UNEVEN)]) == ([], [])
+    assert not_blamed([], []) == []
+
+
+@pytest.mark.parametrize(
+    ("times", "begins", "opens"),
+    [((*UNEVEN, *[1.0] * 12), 0, True),  # late at first, beside data that are not
+     ((*[1.0] * 12, *UNEVEN), 12, False),
+     ((*[1.5] * 10, *[1.0] * 12), 0, False)],  # evenly: a lower rate
+)  # fmt: skip
+def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
+    times: tuple[float, ...], begins: int, opens: bool
+) -> None:
+    late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
+    late.judged.windows[:] = False
+    late.judged.windows[begins : begins + 10] = True
+    assert behind_data([late], {("b", "a"): back.link}) == ([], [("a", "b")] if opens else [])
+    assert behind_data([late], {}) == ([], [])
