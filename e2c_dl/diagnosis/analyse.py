@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.choices import Choices, about_repeating, choices, come_and_go
+from e2c_dl.diagnosis.choices import Choices, about_repeating, are_uneven, choices, come_and_go
 from e2c_dl.diagnosis.departures import Departure, Judgement, findings, those_of, uncosted
 from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
@@ -95,7 +95,7 @@ def analyse(
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replaying.measured_ns / 1e9
     worth = [each for each in departures if each.excess_s >= least_s]
     mistimed_s = observed.mistimed_s
-    again = None if mistimed_s else _anew(retraining, trace, worth)
+    again = None if mistimed_s else _anew(retraining, observed, worth)
     deaf = again is not None and again.hears_verdicts
     made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
@@ -162,11 +162,11 @@ def analyse(
     )
 
 
-def _anew(retraining: Retraining | None, trace: Trace, worth: Sequence[Departure]) -> Retraining | None:
-    """``retraining``, if it can simulate the run of ``trace`` again, and a replay does not tell what ``worth`` cost."""
-    if retraining is None or retraining.problem(trace):
+def _anew(retraining: Retraining | None, observed: Observed, worth: Sequence[Departure]) -> Retraining | None:
+    """``retraining``, if it can simulate the run again, and a replay does not tell what ``worth`` cost."""
+    if retraining is None or retraining.problem(observed.whole):
         return None
-    moves = come_and_go(worth) and not retraining.hears_verdicts
+    moves = not retraining.hears_verdicts and (come_and_go(worth) or bool(worth and are_uneven(observed)))
     return retraining if retraining.decided_anew or moves else None
 
 

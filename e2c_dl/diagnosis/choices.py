@@ -18,6 +18,8 @@ So the strategy runs again, in the measured world, with each departure restored:
 
 * links, and hosts that were slow for good (where batches follow their speed, for a while, too), if the world,
   unchanged, takes as long as the run did but for CLOSE: where iterations last longer, DLion's budgets are larger;
+* whatever departs, if that world takes the SAME time, where messages were UNEVEN: one that waited for TCP's window
+  that the one before it had used up waits as long in a replay, though it be sent much later than that one;
 * links left alone, unless the world is FAR off: by how many times its own run is then shorter. Where there are some,
   brief slow-downs of hosts, too, for a long way round may hide them.
 
@@ -53,6 +55,7 @@ from e2c_dl.trace.model import Trace
 from e2c_dl.worlds.virtual.links import event_cost
 
 FAR, CLOSE, SAME = 0.3, 0.05, 0.01
+UNEVEN = 0.01  # of a run: messages on its longest path took so much longer than as many bytes usually do
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
 TRIED = 8  # links left alone that are asked for at most, slowest first
 
@@ -69,6 +72,7 @@ class Choices:
     chose: bool  # else a line is shared, or something changes with time, and no more than that
     shared: bool = False  # whether links share a line
     batches: bool = False  # whether they follow the hosts' speed
+    uneven: bool = False  # nothing of all that, but messages took longer than usual
     laps: Laps | None = None  # of the world, where what ranks choose hangs on chance: on segments that are lost
 
     @property
@@ -85,7 +89,7 @@ class Choices:
         if self.laps is not None:
             return findings([*worth, *left_alone], self.laps)
         replayed = findings(worth, self.replay)
-        if abs(self.world.error) > CLOSE:
+        if abs(self.world.error) > self.near:
             kept = replayed
         elif left_alone or abs(self.world.error) <= SAME:
             kept = ()  # jointly, with these restored, all of them may cost more than a replay knows
@@ -108,6 +112,11 @@ class Choices:
         return tuple(sorted(found, key=lambda one: (-one.saved_s, -one.joint_speedup)))
 
     @property
+    def near(self) -> float:
+        """How far off, as part of the run's time, the world may be for its savings to be told."""
+        return SAME if self.uneven else CLOSE
+
+    @property
     def predictor(self) -> Predictor:
         """What tells what speeding up each element would bring."""
         world = self.world
@@ -123,7 +132,7 @@ class Choices:
         """What of the choices, or of the line, is not known."""
         if self.world is None:
             why = "this run is too large to be simulated again"
-        elif abs(self.world.error) > CLOSE:
+        elif abs(self.world.error) > self.near:
             why = f"simulated again as it was, the run is {self.world.error:+.1%} off"
         else:
             return ()
@@ -133,6 +142,8 @@ class Choices:
             replayed = "Links share a line, and savings are of a replay, where messages take as long whoever else sends"
         elif self.batches:
             replayed = "Batches follow hosts' speed, and savings are of a replay, where they stay what they were"
+        elif self.uneven:
+            replayed = "Messages waited for TCP's windows, and savings are of a replay, where they wait as they did"
         else:
             replayed = "Something changes with time, and savings are of a replay, where it does with iterations"
         return (Limitation(sentence=f"{replayed}: {why}."),)
@@ -159,6 +170,14 @@ def come_and_go(worth: Sequence[Departure]) -> bool:
     )
 
 
+def are_uneven(observed: Observed) -> bool:
+    """Whether messages on the longest path of the run ``observed`` took longer than as many bytes of theirs usually do.
+
+    They waited for windows that earlier ones had used up, or that opened: with anything restored, they may not.
+    """
+    return observed.replay.uneven >= UNEVEN
+
+
 def about_repeating(retraining: Retraining | None, trace: Trace, *, own_pace: bool) -> Iterator[Limitation]:
     """That the run of ``trace`` would have to be simulated again to tell what a change brings, and cannot be.
 
@@ -180,5 +199,5 @@ def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departur
     shared = bool(retraining.bottlenecks)
     return Choices(
         replay=observed.replay, world=world, chose=retraining.chooses, shared=shared,
-        batches=retraining.batches_change, laps=laps,
+        batches=retraining.batches_change, laps=laps, uneven=not (retraining.decided_anew or come_and_go(worth)),
     )  # fmt: skip

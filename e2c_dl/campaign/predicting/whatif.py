@@ -20,7 +20,7 @@ import numpy as np
 from e2c_dl import strategies
 from e2c_dl.archive.records import Doing
 from e2c_dl.campaign.predicting.measured import MeasuredRun
-from e2c_dl.diagnosis.choices import CLOSE
+from e2c_dl.diagnosis.choices import CLOSE, SAME, are_uneven
 from e2c_dl.diagnosis.model import MOST_UNKNOWN
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.whatif import WhatIf
@@ -91,7 +91,8 @@ def _of_whole(
     used = (link for link in world.links.values() if link.messages)
     by_luck = any(link.loses for link in used)  # a replay has those segments lost that were
     held_up = _held_up(run.observed, changed.links)  # and so a replay scales what did
-    is_near = (run.retraining.decided_anew or by_luck or held_up) and abs(world.error) <= CLOSE
+    anew = run.retraining.decided_anew or by_luck or held_up
+    is_near = abs(world.error) <= (CLOSE if anew else SAME if are_uneven(run.observed) else 0.0)
     by_time = run.scenario.training.ends.unit is Unit.SECONDS
     if run.retraining.in_step and not (is_near or without or by_time):  # replayed, it would have as many iterations
         prediction = _beside(_replayed(run.observed, change), prediction)

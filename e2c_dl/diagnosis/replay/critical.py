@@ -29,6 +29,9 @@ from e2c_dl.trace.model import Phase
 # Edges of a path, by what they follow; the first two are of moments, the others of messages.
 BY_PROGRAM, BY_CAUSE, BY_START, BY_ARRIVAL, SENT_BY_START, SENT_BY_ARRIVAL, STARTED = range(7)
 
+LARGE = 0.5  # of a link's largest message: of small ones, the delay may be all
+UNEVEN = 1.25  # times as long as usual: less is jitter, or noise
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CriticalSteps:
@@ -88,6 +91,26 @@ class CriticalPath:
         ahead_then_ns = carried_ns(ahead_ns, off_ns[own], scale)
         saved_ns = service_ns - then_ns + self.delays[own] * (delay_ns - delay_then_ns) - (ahead_ns - ahead_then_ns)
         return float(saved_ns.sum())
+
+
+def uneven_ns(path: CriticalPath, queue: Queue, moments: int) -> float:
+    """How much longer messages on ``path`` took in all than is usual for as many bits on their links.
+
+    ``moments``: how many there are, after which messages are numbered. Small ones tell nothing of what is usual.
+    """
+    messages = path.unit[~path.is_host & (path.service_ns > 0)] - moments
+    if not len(messages):
+        return 0.0
+    most_bits = np.zeros(int(queue.link.max()) + 1)
+    np.maximum.at(most_bits, queue.link, queue.bits)
+    per_bit_ns = queue.service_ns / queue.bits
+    large = np.flatnonzero(queue.bits >= LARGE * most_bits[queue.link])
+    large = large[np.lexsort((per_bit_ns[large], queue.link[large]))]
+    links, first, count = np.unique(queue.link[large], return_index=True, return_counts=True)
+    usual_ns = np.zeros(len(most_bits))
+    usual_ns[links] = per_bit_ns[large[first + count // 2]]
+    took_ns, as_usual_ns = queue.service_ns[messages], queue.bits[messages] * usual_ns[queue.link[messages]]
+    return float((took_ns - as_usual_ns)[took_ns >= UNEVEN * as_usual_ns].sum())
 
 
 def critical_path(moments: Moments, queue: Queue, end: int, services: Services) -> CriticalPath:

@@ -36,7 +36,7 @@ from e2c_dl.diagnosis.flows import ObservedFlow
 from e2c_dl.diagnosis.model import Element, ElementKind
 from e2c_dl.diagnosis.replay.collectives import collective_program
 from e2c_dl.diagnosis.replay.columns import NONE, Longs, Moments, Queue, in_order_of_time
-from e2c_dl.diagnosis.replay.critical import CriticalPath, critical_path
+from e2c_dl.diagnosis.replay.critical import CriticalPath, critical_path, uneven_ns
 from e2c_dl.diagnosis.replay.graph import Graph, build, times_ns
 from e2c_dl.diagnosis.replay.halves import half_error
 from e2c_dl.diagnosis.replay.program import (
@@ -131,6 +131,11 @@ class Replay(OneLuck):
     def replayed_ns(self) -> int:
         """Run time of the unchanged replay."""
         return self.run_ns()
+
+    @cached_property
+    def uneven(self) -> float:
+        """Share of the longest path that its messages took longer than is usual: they waited for TCP's windows."""
+        return uneven_ns(self.critical, self.graph.queue, len(self.graph.moments.first)) / self.measured_ns
 
     @property
     def cheap(self) -> int:

@@ -16,6 +16,7 @@ from e2c_dl.diagnosis.resimulation import luck
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout
 from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.diloco import DiLoCo
 from e2c_dl.strategies.fastlinks import FastLinks
 from e2c_dl.strategies.parameterserver import ParameterServer
 from e2c_dl.topology import Bottleneck
@@ -138,6 +139,38 @@ def test_what_is_slower_than_losses_by_design_explain_is_simulated_as_it_was() -
     slow = lossy | {(1, 0): replace(lossy[1, 0], rate_bps=FAIR.rate_bps)}
     told = report(ran(slow, iterations=FEW), lossy, TCP, FEW)
     assert not any("off" in each for each in told.limitations)
+
+
+def test_where_messages_waited_for_the_windows_of_others_what_departs_is_simulated_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    within = LinkModel(rate_bps=112e6, delay_s=0.0071, tcp=TCP)
+    between = LinkModel(rate_bps=255e6, delay_s=0.04, tcp=TCP)
+    fog, slow = (LinkModel(rate_bps=bps, delay_s=0.004, tcp=TCP) for bps in (66e6, 44e6))
+    layers, buckets = ["edge"] * 5 + ["fog"] * 2, (100_000, 120_000, 167_600)
+    links = {
+        (src, dst): {0: within, 1: between, 2: fog}[(src > 4) + (dst > 4)] for src, dst in vw.everywhere(7, within)
+    }
+    strategy, of = partial(DiLoCo, period_within=2, period_between=4), vw.profile(buckets, per_sample_s=2e-3)
+
+    def ran_over(used: dict[RankPair, LinkModel]) -> vw.Run:
+        return vw.run(strategy, size=7, layers=layers, links=used, of=of, iterations=40)
+
+    run, undisturbed = ran_over(links | {(5, 6): slow}), ran_over(links)
+    speedup = run.end_s / undisturbed.end_s
+    assert speedup > 1.05
+    retraining = Retraining(
+        strategy=strategy, samples=[8] * 7, seed=0, allotment=partial(Equal, 40), in_step=True, tcp=TCP,
+        layout=Layout(dtype="float32", buckets=buckets),
+    )  # fmt: skip
+    reference = replace(replace(run, links=links).reference(), tcp=TCP, modelled=True)
+    (found,) = analyse(run.trace, reference, retraining).culprits
+    assert str(found.element) == "edge-6 -> edge-7"
+    assert found.speedup == pytest.approx(speedup, rel=0.01)
+    monkeypatch.setattr(choices, "EVENTS", 10)
+    told = analyse(run.trace, reference, retraining)
+    assert not told.culprits, "as a replay has it, where the same messages wait as long"
+    assert any(each.startswith("Messages waited for TCP's windows") for each in told.limitations)
 
 
 @dataclass(frozen=True, kw_only=True)
