@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import virtual_world as vw
@@ -11,6 +12,7 @@ from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.scenario.model import Tcp
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.fastlinks import FastLinks
 from e2c_dl.strategies.powersgd import PowerSGD
 from e2c_dl.worlds.virtual import LinkModel
 
@@ -116,3 +118,24 @@ def test_a_lower_rate_does_not_hide_a_longer_delay(longer_s: float) -> None:
     assert departure.part is Part.RATE
     assert ("later than its rate and its delay of 5 ms explain" in departure.evidence) == (longer_s > 0)
     assert departure.restored.changes[0].less_s.values.max() == pytest.approx(longer_s, abs=0.001)
+
+
+@pytest.mark.parametrize("seed", [3, 6])
+def test_two_first_bytes_that_are_late_by_the_same_are_so_by_a_delay_though_windows_open_behind_it(seed: int) -> None:
+    late_s, period, jitter_s = 0.04, 50, 0.0008
+    fair = replace(ASKED, rate_bps=380e6, delay_s=0.0016, jitter_s=jitter_s)
+    fast = replace(fair, rate_bps=426e6)  # a star of these: others are measured, and left alone
+    designed = {pair: fair if 0 not in pair else fast for pair in vw.everywhere(4, fair)}
+    later = replace(fair, delay_s=fair.delay_s + late_s)
+    tried = designed | {(3, 1): replace(fair, conditions=lambda: iter([(0.0, fair), (0.1, later)]))}
+    hosts = vw.hosts(4, of=vw.profile((67_000,), per_sample_s=1e-4), noise=0.05)
+    strategy = partial(FastLinks, period=period)
+    run = vw.run(strategy, size=4, seed=seed, links=tried, on_hosts=hosts, iterations=period + 3)
+    reference = replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp)
+    links = {pair: replace(link, jitter_s=jitter_s) for pair, link in reference.topology.links.items()}
+    found = observe(run.trace, replace(reference, topology=replace(reference.topology, links=links)))
+    (link,) = (each for each in found.carried if each.pair == ("edge-4", "edge-2"))
+    assert len(link.rows) == 6
+    (departure,) = found.links.departures
+    assert departure.part is Part.DELAY
+    assert departure.later_s == pytest.approx(late_s, rel=0.03)

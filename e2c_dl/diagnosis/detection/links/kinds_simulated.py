@@ -18,6 +18,7 @@ from e2c_dl.diagnosis.detection.links.ends import end_of
 from e2c_dl.diagnosis.detection.links.first_bytes import (
     CERTAIN,
     first_bytes_late_ns,
+    found_idle,
     late_first_bytes_ns,
     least_late_ns,
     waited_ns,
@@ -37,7 +38,7 @@ from e2c_dl.diagnosis.detection.links.kinds import (
 )
 from e2c_dl.diagnosis.detection.links.longer_delay import longer_delay_ns
 from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
-from e2c_dl.diagnosis.detection.links.sending_again import NEAR, is_near
+from e2c_dl.diagnosis.detection.links.sending_again import NEAR, is_near, takes_sending_again
 from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
 from e2c_dl.diagnosis.links import ObservedLink
@@ -68,6 +69,7 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         certain = late_ns > 0
         if not certain and kind.part in UNTOLD:  # else a few are late by far: those that nothing held up, or that lost
             late_ns = late_first_bytes_ns(each.link, chosen)
+            certain = late_ns > 0 and _late_alike(each, chosen, late_ns)
         kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
     comes_or_goes = kind.part is Part.DELAY and not each.judged.departs.all()
     if comes_or_goes and as_designed.exact and waited_ns(each.link, each.of.messages(windows)) < kind.delay_ns / 2:
@@ -90,6 +92,17 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     if end is not None:
         return replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
     return _late_as_well(each, chosen, kind) if as_designed.exact else kind
+
+
+def _late_alike(each: JudgedLink, chosen: npt.NDArray[np.bool_], late_ns: float) -> bool:
+    """Whether first bytes, of two messages or more, are late by ``late_ns``, by neither rate nor loss."""
+    link = each.link
+    first_ns = first_bytes_late_ns(link)[chosen & found_idle(link)]
+    grain_ns = GRAIN_NS + link.designed.jitter_s * 1e9 + UNEVEN * late_ns
+    by_rate_ns = each.judged.slowdown * link.frame_ns  # a first segment is served, too
+    alike = len(first_ns) > 1 and float(np.abs(first_ns - late_ns).max()) <= grain_ns
+    by_delay = late_ns - by_rate_ns > least_late_ns(link) and not takes_sending_again(late_ns, link.round_trip_ns)
+    return alike and by_delay
 
 
 def _or_delay(each: JudgedLink, kind: Kind) -> Kind:
