@@ -96,6 +96,7 @@ class Carried:
 class Observed:
     """What the trace tells; nothing, if no worker left one."""
 
+    began_ns: int = 0  # the first iteration, from which seconds count
     end_s: float = 0.0
     iteration_s: float = 0.0  # median over all workers
     carried: Mapping[Pair, Carried] = field(default_factory=dict)
@@ -126,6 +127,7 @@ def observed(trace: Trace, delays_s: Mapping[Pair, float]) -> Observed:
         )
     gradients = {rank.host: _gradients(rank, began_ns) for rank in trace.ranks}
     return Observed(
+        began_ns=began_ns,
         end_s=(end_ns - began_ns) / 1e9,
         iteration_s=float(np.median(iterations["end_ns"] - iterations["start_ns"])) / 1e9,
         carried=carried,
@@ -161,6 +163,13 @@ def _said(links: Mapping[str, Carried], end_s: float) -> str:
         return "training sent nothing through it"
     parts = ", ".join(f"{formatting.percent(own / total)} {name}" for name, own in bits.items())
     return f"carried {formatting.rate(total / end_s)} in the mean, of which {parts}"
+
+
+def lasted(rank: RankTrace, phase: Phase, began_ns: int) -> Points:
+    """(middle, seconds) of every span of ``phase``; seconds of training count from ``began_ns``."""
+    spans = rank.spans[rank.spans["phase"] == phase]
+    middle_s = ((spans["start_ns"] + spans["end_ns"]) / 2 - began_ns) / 1e9
+    return list(zip(middle_s.tolist(), ((spans["end_ns"] - spans["start_ns"]) / 1e9).tolist(), strict=True))
 
 
 def _gradients(rank: RankTrace, began_ns: int) -> list[tuple[float, float]]:

@@ -19,11 +19,13 @@ from e2c_dl.trace.changes import Change, ChangeInForce
 
 ALIKE = 1.1  # times as long as the shortest: links that are cut together are mended together, but for some lateness
 NAMED = 3  # of the links that are cut together, as many are named
+LATE: Mapping[Change, str] = {Change.DATA: "batches", Change.STEP: "steps"}
 _WORDS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "rate_bps": ("rate", formatting.rate),
     "delay_s": ("delay", formatting.seconds),
     "loss": ("loss", formatting.percent),
     "factor": ("slowness", "{:.3g} ×".format),
+    "later_s": ("later by", formatting.seconds),
 }
 
 
@@ -93,6 +95,10 @@ def sentences(changes: Sequence[ChangeInForce]) -> tuple[str, ...]:
     for name in whom(changes, Change.COMPUTE):
         own = [change for change in changes if change.what is Change.COMPUTE and change.whom == name]
         made += _schedule(f"host {name}", own, ("factor",), begins=True)
+    for kind, noun in LATE.items():
+        for name in whom(changes, kind):
+            own = [change for change in changes if change.what is kind and change.whom == name]
+            made += _schedule(f"{noun} of host {name}", own, ("later_s",))
     for name in whom(changes, Change.THROTTLE):
         hot = [change for change in in_order(changes, Change.THROTTLE) if change.whom == name]
         made.append(

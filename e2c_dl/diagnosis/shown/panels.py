@@ -5,6 +5,7 @@
     link        wire bits of a message / the time it occupied the link          messages of at least 32 KiB
     bottleneck  wire bits of its links' messages, stacked by link: per second, and a few typical iterations closer
     host        time of a gradient / (sum of agreed segments / speed at factor 1)
+    late host   time of a batch, or of a step, that it takes anyhow beside what it is asked to be later by
     heat        the emulated temperature, as logged, and the limit from which the host throttles itself
 
 A bottleneck has plots whether its rate changes or not: what its links share is asked for, too. Changing links that
@@ -32,21 +33,23 @@ from e2c_dl.diagnosis.carried import (
     Carried,
     Observed,
     Points,
+    lasted,
     observed,
     share_sentences,
     shares,
     together,
 )  # fmt: skip
-from e2c_dl.diagnosis.shown.changes import Stretch, in_order, naming, sentences, steps, stretches, whom
+from e2c_dl.diagnosis.shown.changes import LATE, Stretch, in_order, naming, sentences, steps, stretches, whom
 from e2c_dl.dynamics.speed import HostSpeed
 from e2c_dl.scenario.model import Scenario
 from e2c_dl.topology import Link, Pair
 from e2c_dl.trace.changes import Change, ChangeInForce
-from e2c_dl.trace.model import Trace
+from e2c_dl.trace.model import Phase, Trace
 
 BULK_OF_RATES = 0.9  # a message that was read late makes the next one look as fast as memory
 CLOSE_ITERATIONS, CLOSE_STEPS = 3, 150  # what a bottleneck's closer look lasts, and its steps
 OF_HOSTS = (Change.COMPUTE, Change.PAUSE, Change.KILL, Change.THROTTLE, Change.RECOVER)
+LASTED = {Change.DATA: Phase.DATA, Change.STEP: Phase.STEP}
 SWITCHES = {Change.THROTTLE: "throttled", Change.RECOVER: "recovered"}
 
 
@@ -106,7 +109,7 @@ class Recorded:
         if not (self.changes or bottlenecks) or not self._end_s:
             return None
         return Changed(
-            panels=(*self._bottlenecks(), *self._links(), *self._hosts()),
+            panels=(*self._bottlenecks(), *self._links(), *self._hosts(), *self._late()),
             sentences=(*share_sentences(bottlenecks, self._seen), *sentences(self.changes), *self._not_plotted()),
             end_s=self._end_s,
         )
@@ -193,6 +196,20 @@ class Recorded:
                 yield Panel(
                     title=f"{host}: temperature, and the limit", unit="°C", measured=line, joined=True,
                     requested=[] if device is None else [(0.0, device.limit_c)], marks=_switches(own),
+                )  # fmt: skip
+
+    def _late(self) -> Iterator[Panel]:
+        """Of hosts whose batches come later, and whose steps take longer."""
+        for kind, noun in LATE.items():
+            for host in whom(self.changes, kind):
+                later_s = [(moment, value * 1e3) for moment, value in steps(self._of(kind, host), "later_s", 0.0)]
+                spans = [
+                    lasted(each, LASTED[kind], self._seen.began_ns) for each in self.trace.ranks if each.host == host
+                ]
+                took = [(moment, seconds * 1e3) for own in spans for moment, seconds in own]
+                yield Panel(
+                    title=f"{host}: {noun}, and how much later they are asked to be", unit="ms",
+                    requested=later_s, measured=took,
                 )  # fmt: skip
 
     def _slowness(self, own: Sequence[ChangeInForce], host: str) -> Points:

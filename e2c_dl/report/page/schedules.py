@@ -53,7 +53,8 @@ def section(changed: Changed | None, embed: Any) -> str:
         "Orange lines: requested, as in force. Blue: measured by training itself; of links, messages of at least "
         "32 KiB as Ethernet frames over the time each occupied its link (a busy host reads some late, and then the "
         "next too fast); of bottlenecks, all their links together over a coloured area for each; of hosts, each "
-        "gradient over what it takes a host of factor 1. Bands: cut or paused."
+        "gradient over what it takes a host of factor 1, and each batch or step, beside by how much it was made late. "
+        "Bands: cut or paused."
     )
     left_out = len(changed.panels) - MOST_PANELS
     if left_out > 0:
