@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Looked
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.edges import Edge, edges, with_edges
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries
 from e2c_dl.diagnosis.detection.series import WORTH, Judged
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, ElementKind, Limitation, Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
-from e2c_dl.trace.model import Phase, Trace
+from e2c_dl.diagnosis.stretches import Stretches
+from e2c_dl.trace.model import Phase, RankTrace, Trace
 from e2c_dl.trace.warm_up import warm_up
 
 LEAST_USUAL = 3  # iterations
@@ -103,8 +106,8 @@ def together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:
     return (*told, *others)
 
 
-def departure(verdicts: Sequence[HostVerdict], design: Design) -> Departure | None:
-    """The departure of one host, of whose parts these are; None if it is as it should be."""
+def departure(verdicts: Sequence[HostVerdict], rank: RankTrace, design: Design) -> Departure | None:
+    """The departure of the host of ``rank``, of whose parts these are; None if it is as it should be."""
     depart = [each for each in verdicts if each.judged.departs.any() and each.judged.excess_s > 0]
     worth = [each for each in depart if each.judged.excess_s >= WORTH * design.judged_s] or depart
     if not worth:
@@ -112,16 +115,38 @@ def departure(verdicts: Sequence[HostVerdict], design: Design) -> Departure | No
     worth.sort(key=lambda each: -each.judged.excess_s)
     most = worth[0]
     element = element_of(most.of.host)
-    changes = tuple(Change(element=element, phases=PHASES[each.of.part], scale=each.scale) for each in worth)
+    at_edges = [edges(rank, each.judged, design) if each.of.part is Part.COMPUTE else [] for each in worth]
+    changes = tuple(
+        Change(element=element, phases=PHASES[each.of.part], scale=with_edges(each.scale, own) if own else each.scale)
+        for each, own in zip(worth, at_edges, strict=True)
+    )
+    when = [_when(each.judged.stretches, own) for each, own in zip(worth, at_edges, strict=True)]
     observed_s, expected_s = most.judged.usual_s
     return Departure(
-        element=element, part=most.of.part, when=most.judged.stretches, slowdown=most.judged.slowdown,
-        observed=observed_s, expected=expected_s, evidence=" ".join(_evidence(each, design) for each in worth),
-        restored=WhatIf(changes=changes), excess_s=sum(each.judged.excess_s for each in worth),
+        element=element, part=most.of.part, when=when[0], slowdown=most.judged.slowdown,
+        observed=observed_s, expected=expected_s,
+        evidence=" ".join(_evidence(each, own, design) for each, own in zip(worth, when, strict=True)),
+        restored=WhatIf(changes=changes),
+        excess_s=sum(each.judged.excess_s for each in worth) + sum(each.excess_s for own in at_edges for each in own),
     )  # fmt: skip
 
 
-def _evidence(verdict: HostVerdict, design: Design) -> str:
+def _when(found: Stretches, at_edges: Sequence[Edge]) -> Stretches:
+    """``found``, which begin and end with the edges that they have."""
+    begins_s, ends_s = list(found.begins_s), list(found.ends_s)
+    for each in at_edges:
+        if each.opens:
+            begins_s[bisect(begins_s, each.end_s)] = each.begin_s
+        else:
+            ends_s[bisect(ends_s, each.begin_s) - 1] = each.end_s
+    onset = next((each.iteration for each in at_edges if each.opens and each.begin_s == begins_s[0]), None)
+    return replace(
+        found, begins_s=tuple(begins_s), ends_s=tuple(ends_s), onset_s=begins_s[0],
+        onset_iteration=found.onset_iteration if onset is None else onset,
+    )  # fmt: skip
+
+
+def _evidence(verdict: HostVerdict, when: Stretches, design: Design) -> str:
     of, judged = verdict.of, verdict.judged
     observed_s, expected_s = judged.usual_s
     doing = {
@@ -133,7 +158,7 @@ def _evidence(verdict: HostVerdict, design: Design) -> str:
     designed = f", its designed factor of {of.factor:.4g} included" if abs(of.factor - 1) > 1e-6 else ""
     return (
         f"{of.host} {verb} {formatting.seconds(observed_s)} per iteration{_batch(verdict, design)}{unseen} "
-        f"{judged.stretches.described()}; {verdict.compared} {formatting.seconds(expected_s)}{designed}."
+        f"{when.described()}; {verdict.compared} {formatting.seconds(expected_s)}{designed}."
     )
 
 

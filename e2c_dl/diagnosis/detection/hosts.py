@@ -105,8 +105,7 @@ def host_departures(
             found, said = _in_class(of, part, design, data_s, noise)
             verdicts += found
             limitations += said
-    by_host = {rank.host: [each for each in verdicts if each.of.host == rank.host] for rank in trace.ranks}
-    made = [departure(own, design) for own in by_host.values()]
+    made = [departure([each for each in verdicts if each.of.host == rank.host], rank, design) for rank in trace.ranks]
     computing = [each for each in verdicts if each.of.part is Part.COMPUTE]
     visible = [each.judged.resolution for each in computing if each.compared != ITSELF]
     return Judgement(
