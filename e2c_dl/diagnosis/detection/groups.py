@@ -12,7 +12,8 @@ of a link that is used to measure it, and then left alone, next to nothing is kn
 at other times, is of the group, too, for it tells little of itself. So is a link that is as slow then, but for another
 reason, as its own messages have it, if those of one reason are MORE than half of them: of one that is uneven it tells
 the least. One that departs by more has a cause of its own; one that may be late for another reason, or of which too
-little was seen, is of the group if it is as slow.
+little was seen, is of the group if it is as slow; but where all of the group are late all the
+time, not if something of it was on time.
 """
 
 from __future__ import annotations
@@ -153,6 +154,9 @@ def _whenever_seen(one: Looked | None, other: Looked | None) -> bool:
 
 def _may_be_of(one: Departure, typical: Sequence[Departure], seen_at: float) -> bool:
     """Whether it is as slow as ``typical``, by a part that it may share; or is slow, and so much could not be seen."""
+    always_late = all(each.part is Part.DELAY and each.when.when is When.PERSISTENT for each in typical)
+    if always_late and not one.later_s:  # something of it was on time
+        return False
     middle = _middle(typical)
     as_slow = middle / ALIKE <= one.slowdown <= middle * ALIKE or _are_as_late([one, *typical])
     return (as_slow or seen_at > middle) and _one_part([*typical, one])

@@ -8,9 +8,11 @@ from functools import partial
 import pytest
 import virtual_world as vw
 
+from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.observed import observe
 from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.ako import Ako
 from e2c_dl.strategies.allreduce import Allreduce
 from e2c_dl.strategies.fastlinks import FastLinks
 from e2c_dl.strategies.powersgd import PowerSGD
@@ -139,3 +141,18 @@ def test_two_first_bytes_that_are_late_by_the_same_are_so_by_a_delay_though_wind
     (departure,) = found.links.departures
     assert departure.part is Part.DELAY
     assert departure.later_s == pytest.approx(late_s, rel=0.03)
+
+
+def test_a_delay_that_is_always_there_is_told_where_all_messages_wait_for_a_window_that_is_narrow_for_it() -> None:
+    edge, cloud = (replace(ASKED, rate_bps=bps, delay_s=delay_s) for bps, delay_s in ((95e6, 0.0113), (450e6, 0.003)))
+    layers, late_s, lossy = ["edge"] * 6 + ["cloud"] * 2, 0.01, (3, 2)
+    designed = {pair: edge if max(pair) < 6 else cloud for pair in vw.everywhere(8, edge)}
+    designed[lossy] = replace(edge, loss=0.004)  # it is on time
+    late = {pair for pair in designed if max(pair) < 6} - {lossy}
+    tried = {pair: replace(link, delay_s=link.delay_s + late_s * (pair in late)) for pair, link in designed.items()}
+    hosts = vw.hosts(8, of=vw.profile((94_000,), per_sample_s=1e-4), noise=0.05, samples=32, layers=layers)
+    run = vw.run(Ako, size=8, seed=3, links=tried, on_hosts=hosts, iterations=38)
+    reference = replace(replace(run, links=designed).reference(), modelled=True, tcp=ASKED.tcp)
+    (found,) = analyse(run.trace, reference).culprits
+    assert (found.part, len(found.members)) == (Part.DELAY, len(late))
+    assert "edge-4 -> edge-3" not in [str(each) for each in found.members]

@@ -17,6 +17,7 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.links.explained import without_explained
+from e2c_dl.diagnosis.detection.links.first_bytes import first_bytes_late_ns, least_late_ns
 from e2c_dl.diagnosis.detection.links.hidden_delays import hidden_delays
 from e2c_dl.diagnosis.detection.links.judged import BLIND, JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
@@ -233,8 +234,13 @@ def _departure(
         observed=expected_bps / slowdown, expected=expected_bps, evidence=evidence,
         restored=WhatIf(changes=(each_by_itself(link) if luck else restored(each, kind, would_ns),)),
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
-        later_s=_later_s(each, kind, departs),
+        later_s=0.0 if luck and _some_on_time(link) else _later_s(each, kind, departs),
     )  # fmt: skip
+
+
+def _some_on_time(link: ObservedLink) -> bool:
+    """Whether the first byte of some message was not late: it is late by no delay that is always there."""
+    return bool(first_bytes_late_ns(link).min() <= least_late_ns(link))
 
 
 def _later_s(each: JudgedLink, kind: Kind, departs: npt.NDArray[np.bool_]) -> float:

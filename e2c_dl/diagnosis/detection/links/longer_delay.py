@@ -1,4 +1,5 @@
-"""A longer delay that comes and goes, as first bytes show it: whether it brings messages when they came.
+"""A longer delay that comes and goes, or is always there, as first bytes show it: whether it brings messages when they
+came.
 
 ::
 
@@ -13,6 +14,8 @@ is later nothing is known. What follows first bytes may be later than that, or c
 windows were narrower for the delay: so unevenly that it looks like losses, or so evenly that it looks like a rate. A
 link that is nothing but a model does as its delay has it: if that brings most messages when they came, it was that;
 small ones that follow each other closely to within a part of that delay, as they take next to nothing by themselves.
+Of one that is always there, no first byte is late by less; one alone, of the first message, may tell it, where all that
+follow wait for a window that is narrow for the delay.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.first_bytes import (
     CERTAIN,
     first_bytes_late_ns,
@@ -42,7 +46,7 @@ BY_ONE_DELAY = 0.4  # of the first bytes that are late
 
 
 def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
-    """By how much the delay of ``each`` was longer at times, if that brings its late messages when they came."""
+    """By how much the delay of ``each`` was longer, if that brings its late messages when they came."""
     link = each.link
     would_ns = as_designed.would_ns(link)
     if would_ns is None or link.designed.left is not None or not as_designed.is_known_alone(link):
@@ -50,6 +54,11 @@ def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
     first_ns, awaited = first_bytes_late_ns(link), waits_ns(link) > least_late_ns(link)
     tells, later_ns = found_idle(link) | awaited, first_ns[awaited]
     late = each.of.messages(each.judged.windows) & later_than(link, would_ns)
+    always_ns = float(first_ns.min())
+    if each.judged.departs.all() and always_ns > least_late_ns(link) and late.any():
+        always_s = Piecewise.constant(always_ns / 1e9)
+        if _brings(link, late, as_designed.off_ns(link, delay_s=always_s), always_ns):
+            return always_ns
     if len(later_ns) < CERTAIN or not late.any():
         return None
     for longer_ns in np.unique(np.quantile(later_ns, LIKELY, method="lower")).tolist():
@@ -61,10 +70,15 @@ def longer_delay_ns(each: JudgedLink, as_designed: AsDesigned) -> float | None:
         if one_by_one and takes_sending_again(longer_ns, link.round_trip_ns):
             continue
         tried = [_in_force(link, known, met, longer_ns, share) for known in (tells, told) for share in CHANGED]
-        off_ns = min(float(np.median(as_designed.off_ns(link, delay_s=delay_s)[late])) for delay_s in tried)
-        if off_ns <= max(BROUGHT * float(np.median(link.services_ns[late])), UNEVEN * longer_ns):
+        if any(_brings(link, late, as_designed.off_ns(link, delay_s=delay_s), longer_ns) for delay_s in tried):
             return float(longer_ns)
     return None
+
+
+def _brings(link: ObservedLink, late: npt.NDArray[np.bool_], off_ns: Doubles, longer_ns: float) -> bool:
+    """Whether a delay that is ``longer_ns`` longer brings most ``late`` messages when they came, to ``off_ns``."""
+    enough_ns = max(BROUGHT * float(np.median(link.services_ns[late])), UNEVEN * longer_ns)
+    return float(np.median(off_ns[late])) <= enough_ns
 
 
 def _in_force(
