@@ -109,6 +109,14 @@ class MeasuredLink:
         delay_s = added(self.delay_s, *less_s).mapped(lambda delays_s: np.maximum(0.0, delays_s))
         return replace(self, rate_bps=own_bps, delay_s=delay_s)
 
+    def slowed_by(self, changes: Sequence[Change], measured: MeasuredLink) -> MeasuredLink:
+        """This link, which is as designed, as slow and as late as what ``changes`` restore; ``measured``: as it was."""
+        return replace(
+            self, messages=measured.messages, busy_ns=measured.busy_ns,
+            rate_bps=multiplied(self.rate_bps, *(measured.served(each.scale) for each in changes)),
+            delay_s=added(self.delay_s, *(measured.delayed(each.less_s) for each in changes)),
+        )  # fmt: skip
+
     def or_designed(self, designed: MeasuredLink, *, surely: bool = False) -> MeasuredLink:
         """This link, or if it never was nearly as fast as ``designed``, that: its windows were still opening.
 
