@@ -69,6 +69,13 @@ def iteration_at(trace: Trace, rank: int, time_s: float) -> int:
     return int(np.searchsorted(ends_ns, began_ns(trace) + round(time_s * 1e9), side="right"))
 
 
+def begun_s(trace: Trace, rank: int, iteration: int) -> float:
+    """When ``rank`` began ``iteration``, in seconds of training; of one that it did not do, when its last was over."""
+    own = trace.ranks[rank].of(Phase.ITERATION)
+    edges_ns = np.append(own["start_ns"], own["end_ns"].max())
+    return float(edges_ns[min(iteration, len(own))] - began_ns(trace)) / 1e9
+
+
 def began_ns(trace: Trace) -> int:
     """When training began."""
     return min(int(rank.spans["start_ns"][rank.spans["phase"] == Phase.TRAINING].min()) for rank in trace.ranks)

@@ -23,7 +23,9 @@ by: it counts for nothing either.
 One point around that bar nobody could tell which side a run is on, for noise alone moves a run by as much: such an
 injection may be named or not, and counts for nothing (``EDGE``). Neither could anybody tell what an injection costs
 only because one goes by time: without the other the run is ahead when it begins, so that it strikes other iterations,
-or more of them. The trace says which iterations were slow, and not whether time or their number made them so.
+or more of them. The trace says which iterations were slow, and not whether time or their number made them so. A report
+goes by their number, of hosts: so what a host did costs as much as it would by those, in the run without the other, and
+as by time, or counts for nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ import numpy.typing as npt
 
 from benchmarks.diagnosis.drawn import Drawn
 from benchmarks.diagnosis.injections import Injection, When
-from benchmarks.diagnosis.onsets import began_ns, iteration_at, onset_iteration
+from benchmarks.diagnosis.onsets import began_ns, begun_s, iteration_at, onset_iteration
 from benchmarks.diagnosis.system import System, run_s
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP
 from e2c_dl.trace.model import Phase, Trace
@@ -64,6 +66,9 @@ class Cost:
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
     moved: bool = False  # it comes or goes by time itself: without another one it strikes other iterations
+    by_number: float | None = (
+        None  # jointly, if it struck the same iterations without the others; None: it is as by time
+    )
     untold: bool = False  # slow in all but warm-up, of a host that nobody else tells how long it should take
     silent: frozenset[str] = frozenset()  # its members that do not show what they are like: see _silent
 
@@ -85,6 +90,7 @@ class Cost:
         """Whether it is too near the bar to say, or beyond it by luck, or by which iterations one of two strikes."""
         by_another = self.moves and self.alone >= MATERIAL_SPEEDUP > self.jointly - EDGE
         by_itself = self.moved and self.jointly >= MATERIAL_SPEEDUP > self.alone - EDGE
+        by_itself |= self.by_number is not None and (self.by_number >= MATERIAL_SPEEDUP) != self.material
         by_luck = self.own is not None and (self.own >= MATERIAL_SPEEDUP) != self.material
         near = abs(self.speedup - MATERIAL_SPEEDUP) < EDGE or self.unsure
         return by_another or by_itself or by_luck or near or self.untold
@@ -216,6 +222,7 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
                 untold=_is_untold(system, trace, injection, since),
                 moves=any(other.when is not When.PERSISTENT for other in others),
                 moved=bool(others) and injection.when is not When.PERSISTENT,
+                by_number=_by_number(times, trace, injection, laps) if others else None,
                 silent=_silent(system, trace, injection, times.undisturbed_s),
             )
         )  # fmt: skip
@@ -223,6 +230,20 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
         trace=trace, run_s=run_s(trace), undisturbed_s=times.undisturbed_s, costs=tuple(costs), laps=laps,
         spread=float(np.ptp(all_s) / all_s.mean()),
     )  # fmt: skip
+
+
+def _by_number(times: _Times, trace: Trace, injection: Injection, laps: int) -> float | None:
+    """What ``injection`` costs by itself if it strikes the iterations that it does in ``trace``, with all injected.
+
+    None, if it is of no host, or comes and goes more than once, or strikes the same by time.
+    """
+    if not injection.hosts or injection.when not in (When.LAST_THIRD, When.ONCE):
+        return None
+    rank, run_s = times.system.ranks[injection.hosts[0]], times.undisturbed_s
+    edges_s = [injection.onset_s(run_s), (injection.begin + injection.length) * run_s]
+    begin, end = (begun_s(times.trace(()), rank, iteration_at(trace, rank, at_s)) / run_s for at_s in edges_s)
+    struck = replace(injection, begin=begin, length=max(0.0, end - begin))
+    return _ratio(times.took_s((struck,), laps), times.took_s((), laps))[0]
 
 
 def _ratio(slow_s: npt.NDArray[np.float64], fast_s: npt.NDArray[np.float64]) -> tuple[float, float]:
