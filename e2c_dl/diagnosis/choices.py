@@ -56,6 +56,7 @@ from e2c_dl.worlds.virtual.links import event_cost
 
 FAR, CLOSE, SAME = 0.3, 0.05, 0.01
 UNEVEN = 0.01  # of a run: messages on its longest path took so much longer than as many bytes usually do
+MUCH = 0.05  # by so much: what a replay leaves as it was is as much as is material
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
 TRIED = 8  # links left alone that are asked for at most, slowest first
 
@@ -72,7 +73,7 @@ class Choices:
     chose: bool  # else a line is shared, or something changes with time, and no more than that
     shared: bool = False  # whether links share a line
     batches: bool = False  # whether they follow the hosts' speed
-    uneven: bool = False  # nothing of all that, but messages took longer than usual
+    uneven: bool = False  # nothing of all that, but messages took UNEVEN longer than usual
     laps: Laps | None = None  # of the world, where what ranks choose hangs on chance: on segments that are lost
 
     @property
@@ -130,6 +131,8 @@ class Choices:
     @property
     def limitations(self) -> tuple[Limitation, ...]:
         """What of the choices, or of the line, is not known."""
+        if self.uneven and self.replay.uneven < MUCH:
+            return ()
         if self.world is None:
             why = "this run is too large to be simulated again"
         elif abs(self.world.error) > self.near:
@@ -143,7 +146,9 @@ class Choices:
         elif self.batches:
             replayed = "Batches follow hosts' speed, and savings are of a replay, where they stay what they were"
         elif self.uneven:
-            replayed = "Messages waited for TCP's windows, and savings are of a replay, where they wait as they did"
+            replayed = (
+                "Messages took unevenly long, as for TCP's windows, and savings are of a replay, where they do again"
+            )
         else:
             replayed = "Something changes with time, and savings are of a replay, where it does with iterations"
         return (Limitation(sentence=f"{replayed}: {why}."),)
