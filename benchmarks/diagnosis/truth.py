@@ -66,9 +66,8 @@ class Cost:
     onset_iteration: int | None  # of its first host, or its first link's source, or line's; None: from the beginning
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
     moved: bool = False  # it comes or goes by time itself: without another one it strikes other iterations
-    by_number: float | None = (
-        None  # jointly, if it struck the same iterations without the others; None: it is as by time
-    )
+    by_number: float | None = None
+    """Jointly, if it struck the same iterations without the others; None: that is not known, or is as by time."""
     untold: bool = False  # slow in all but warm-up, of a host that nobody else tells how long it should take
     silent: frozenset[str] = frozenset()  # its members that do not show what they are like: see _silent
 
@@ -235,14 +234,16 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
 def _by_number(times: _Times, trace: Trace, injection: Injection, laps: int) -> float | None:
     """What ``injection`` costs by itself if it strikes the iterations that it does in ``trace``, with all injected.
 
-    None, if it is of no host, or comes and goes more than once, or strikes the same by time.
+    None, if it is of no host, or comes and goes more than once, or nothing would be left of it.
     """
     if not injection.hosts or injection.when not in (When.LAST_THIRD, When.ONCE):
         return None
-    rank, run_s = times.system.ranks[injection.hosts[0]], times.undisturbed_s
-    edges_s = [injection.onset_s(run_s), (injection.begin + injection.length) * run_s]
-    begin, end = (begun_s(times.trace(()), rank, iteration_at(trace, rank, at_s)) / run_s for at_s in edges_s)
-    struck = replace(injection, begin=begin, length=max(0.0, end - begin))
+    rank, undisturbed_s = times.system.ranks[injection.hosts[0]], times.undisturbed_s
+    edges_s = [injection.onset_s(undisturbed_s), (injection.begin + injection.length) * undisturbed_s]
+    begin, end = (begun_s(times.trace(()), rank, iteration_at(trace, rank, at_s)) / undisturbed_s for at_s in edges_s)
+    if not 0 < begin < end:
+        return None
+    struck = replace(injection, begin=begin, length=end - begin)
     return _ratio(times.took_s((struck,), laps), times.took_s((), laps))[0]
 
 

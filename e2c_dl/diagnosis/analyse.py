@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.choices import Choices, about_repeating, are_uneven, choices, come_and_go
+from e2c_dl.diagnosis.choices import Choices, about_repeating, choices, come_and_go, unevenness
 from e2c_dl.diagnosis.departures import Departure, Judgement, findings, those_of, uncosted
 from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
@@ -166,8 +166,10 @@ def _anew(retraining: Retraining | None, observed: Observed, worth: Sequence[Dep
     """``retraining``, if it can simulate the run again, and a replay does not tell what ``worth`` cost."""
     if retraining is None or retraining.problem(observed.whole):
         return None
-    moves = not retraining.hears_verdicts and (come_and_go(worth) or bool(worth and are_uneven(observed)))
-    return retraining if retraining.decided_anew or moves else None
+    if retraining.decided_anew or not worth or retraining.hears_verdicts:
+        return retraining if retraining.decided_anew else None
+    moves = come_and_go(worth) or unevenness(observed, [each.restored for each in worth]) is not None
+    return retraining if moves else None
 
 
 def _found(

@@ -46,7 +46,7 @@ from e2c_dl.diagnosis.departures import Departure, findings
 from e2c_dl.diagnosis.model import Chance, Element, ElementKind, Finding, Limitation, Part
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.replay import Replay
-from e2c_dl.diagnosis.replay.whatif import Predictor
+from e2c_dl.diagnosis.replay.whatif import Predictor, WhatIf
 from e2c_dl.diagnosis.resimulation.luck import Laps, averaged
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import EVENTS, MeasuredWorld
@@ -56,7 +56,7 @@ from e2c_dl.worlds.virtual.links import event_cost
 
 FAR, CLOSE, SAME = 0.3, 0.05, 0.01
 UNEVEN = 0.01  # of a run: messages on its longest path took so much longer than as many bytes usually do
-MUCH = 0.05  # by so much: what a replay leaves as it was is as much as is material
+MUCH = 0.05  # of a run: so much, left as it was, may hide what is material
 PLAIN = 1.15  # times slower: less may be noise, and among links as fast as others anything alters which are chosen
 TRIED = 8  # links left alone that are asked for at most, slowest first
 
@@ -73,7 +73,7 @@ class Choices:
     chose: bool  # else a line is shared, or something changes with time, and no more than that
     shared: bool = False  # whether links share a line
     batches: bool = False  # whether they follow the hosts' speed
-    uneven: bool = False  # nothing of all that, but messages took UNEVEN longer than usual
+    uneven: float | None = None  # of a run of nothing of all that: how much longer than usual messages took, UNEVEN
     laps: Laps | None = None  # of the world, where what ranks choose hangs on chance: on segments that are lost
 
     @property
@@ -115,13 +115,13 @@ class Choices:
     @property
     def near(self) -> float:
         """How far off, as part of the run's time, the world may be for its savings to be told."""
-        return SAME if self.uneven else CLOSE
+        return CLOSE if self.uneven is None else SAME
 
     @property
     def predictor(self) -> Predictor:
         """What tells what speeding up each element would bring."""
         world = self.world
-        return world if world is not None and world.bottlenecks and abs(world.error) <= CLOSE else self.replay
+        return world if world is not None and world.bottlenecks and abs(world.error) <= self.near else self.replay
 
     @property
     def replayed(self) -> bool:
@@ -131,7 +131,7 @@ class Choices:
     @property
     def limitations(self) -> tuple[Limitation, ...]:
         """What of the choices, or of the line, is not known."""
-        if self.uneven and self.replay.uneven < MUCH:
+        if self.uneven is not None and self.uneven < MUCH:
             return ()
         if self.world is None:
             why = "this run is too large to be simulated again"
@@ -145,10 +145,8 @@ class Choices:
             replayed = "Links share a line, and savings are of a replay, where messages take as long whoever else sends"
         elif self.batches:
             replayed = "Batches follow hosts' speed, and savings are of a replay, where they stay what they were"
-        elif self.uneven:
-            replayed = (
-                "Messages took unevenly long, as for TCP's windows, and savings are of a replay, where they do again"
-            )
+        elif self.uneven is not None:
+            replayed = "Messages took unevenly long, and savings are of a replay, where they do so again"
         else:
             replayed = "Something changes with time, and savings are of a replay, where it does with iterations"
         return (Limitation(sentence=f"{replayed}: {why}."),)
@@ -175,12 +173,14 @@ def come_and_go(worth: Sequence[Departure]) -> bool:
     )
 
 
-def are_uneven(observed: Observed) -> bool:
-    """Whether messages on the longest path of the run ``observed`` took longer than as many bytes of theirs usually do.
+def unevenness(observed: Observed, restored: Sequence[WhatIf]) -> float | None:
+    """How much longer messages on the longest path of the run ``observed`` took than as many bytes usually do.
 
-    They waited for windows that earlier ones had used up, or that opened: with anything restored, they may not.
+    As part of the run, all ``restored``; None, if that is not UNEVEN. They waited for windows that earlier ones had
+    used up, or that opened: as something is restored, they may not.
     """
-    return observed.replay.uneven >= UNEVEN
+    found = observed.replay.uneven(WhatIf.together(restored))
+    return found if found >= UNEVEN else None
 
 
 def about_repeating(retraining: Retraining | None, trace: Trace, *, own_pace: bool) -> Iterator[Limitation]:
@@ -202,7 +202,9 @@ def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departur
     unsure = world is not None and retraining.chooses and abs(world.error) <= CLOSE
     laps = averaged(world, [each.restored for each in worth]) if world is not None and unsure else None
     shared = bool(retraining.bottlenecks)
+    plain = not (retraining.decided_anew or come_and_go(worth))
+    uneven = unevenness(observed, [each.restored for each in worth]) if plain else None
     return Choices(
         replay=observed.replay, world=world, chose=retraining.chooses, shared=shared,
-        batches=retraining.batches_change, laps=laps, uneven=not (retraining.decided_anew or come_and_go(worth)),
+        batches=retraining.batches_change, laps=laps, uneven=uneven,
     )  # fmt: skip

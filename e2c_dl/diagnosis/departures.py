@@ -44,6 +44,7 @@ class Departure:
     excess_s: float  # what it took longer than its reference: no restored run saves more
     stalled_s: float = 0.0
     later_s: float = 0.0  # each message, of a link that is, or may be, late by a delay
+    on_time: bool = False  # some of it was: it is not late by a delay that is always there
     members: tuple[Element, ...] = ()  # of a group
 
 

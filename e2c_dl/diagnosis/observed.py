@@ -132,7 +132,24 @@ class Observed:
             modelled=self.design.reference.modelled, changing=self._changing, ways_back=self._ways_back,
             hardware=self.design.reference.hardware, stalls=self.stalled,
         )  # fmt: skip
-        return world if abs(world.error) <= OFF else min((world, _as_slowed(world)), key=lambda each: abs(each.error))
+        slowed = self._as_slowed(world)
+        if not slowed or abs(world.error) <= OFF:
+            return world
+        return min((world, replace(world, links={**world.links, **slowed})), key=lambda each: abs(each.error))
+
+    def _as_slowed(self, world: MeasuredWorld) -> Mapping[tuple[int, int], MeasuredLink]:
+        """Links of ``world`` that depart by themselves, and are nothing but a model: as designed but for what departs.
+
+        What a link carried while TCP's windows opened tells its rate badly, and how long they take to open not at all.
+        """
+        ranks = {rank.host: rank.rank for rank in self.trace.ranks}
+        by_others = {(ranks[each.src], ranks[each.dst or ""]) for line in self._restored.lines for each in line.links}
+        by_others |= self._ways_back
+        return {
+            pair: designed.slowed_by([*changes], world.links[pair])
+            for pair, (changes, designed) in world.restored.items()
+            if designed.tcp is not None and pair not in by_others
+        }
 
     @cached_property
     def _ways_back(self) -> frozenset[tuple[int, int]]:
@@ -229,18 +246,6 @@ class Observed:
             return self._simulated.exact
         would_ns = self._simulated.would_ns(link)
         return would_ns is not None and float(link.services_ns.sum()) <= LUCK * float(would_ns.sum())
-
-
-def _as_slowed(world: MeasuredWorld) -> MeasuredWorld:
-    """``world``, with links that depart, and are nothing but a model, as designed but for what departs.
-
-    What a link carried while TCP's windows opened tells its rate badly, and how long they take to open not at all.
-    """
-    slowed = {
-        pair: designed.slowed_by([*changes], world.links[pair])
-        for pair, (changes, designed) in world.restored.items() if designed.tcp is not None
-    }  # fmt: skip
-    return replace(world, links={**world.links, **slowed})
 
 
 def observe(trace: Trace, reference: Reference, *, by_luck: bool = True) -> Observed:

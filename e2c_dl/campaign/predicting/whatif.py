@@ -20,7 +20,7 @@ import numpy as np
 from e2c_dl import strategies
 from e2c_dl.archive.records import Doing
 from e2c_dl.campaign.predicting.measured import MeasuredRun
-from e2c_dl.diagnosis.choices import CLOSE, SAME, are_uneven
+from e2c_dl.diagnosis.choices import CLOSE, SAME, unevenness
 from e2c_dl.diagnosis.model import MOST_UNKNOWN
 from e2c_dl.diagnosis.observed import Observed
 from e2c_dl.diagnosis.replay.whatif import WhatIf
@@ -92,7 +92,7 @@ def _of_whole(
     by_luck = any(link.loses for link in used)  # a replay has those segments lost that were
     held_up = _held_up(run.observed, changed.links)  # and so a replay scales what did
     anew = run.retraining.decided_anew or by_luck or held_up
-    is_near = abs(world.error) <= (CLOSE if anew else SAME if are_uneven(run.observed) else 0.0)
+    is_near = abs(world.error) <= CLOSE if anew else abs(world.error) <= SAME and _uneven(run.observed)
     by_time = run.scenario.training.ends.unit is Unit.SECONDS
     if run.retraining.in_step and not (is_near or without or by_time):  # replayed, it would have as many iterations
         prediction = _beside(_replayed(run.observed, change), prediction)
@@ -149,6 +149,11 @@ def _beside(replayed: Prediction, resimulated: Prediction) -> Prediction:
     """``replayed``, with an interval that reaches as far as the other way to predict it."""
     ends_s = (replayed.predicted_s, resimulated.least_s, resimulated.most_s)
     return replace(replayed, least_s=min(ends_s), most_s=max(ends_s))
+
+
+def _uneven(observed: Observed) -> bool:
+    """Whether messages took unevenly long, beside all that departs."""
+    return unevenness(observed, [each.restored for each in observed.links.departures]) is not None
 
 
 def _held_up(observed: Observed, pairs: Collection[Pair]) -> bool:

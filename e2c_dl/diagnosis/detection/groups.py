@@ -155,7 +155,7 @@ def _whenever_seen(one: Looked | None, other: Looked | None) -> bool:
 def _may_be_of(one: Departure, typical: Sequence[Departure], seen_at: float) -> bool:
     """Whether it is as slow as ``typical``, by a part that it may share; or is slow, and so much could not be seen."""
     always_late = all(each.part is Part.DELAY and each.when.when is When.PERSISTENT for each in typical)
-    if always_late and not one.later_s:  # something of it was on time
+    if always_late and one.on_time:
         return False
     middle = _middle(typical)
     as_slow = middle / ALIKE <= one.slowdown <= middle * ALIKE or _are_as_late([one, *typical])

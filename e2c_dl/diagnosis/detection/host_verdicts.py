@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +10,7 @@ import numpy as np
 from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Looked
 from e2c_dl.diagnosis.design import Design
+from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.edges import Edge, edges, with_edges
 from e2c_dl.diagnosis.detection.host_series import PHASES, HostSeries
 from e2c_dl.diagnosis.detection.series import WORTH, Judged
@@ -106,8 +106,13 @@ def together(limitations: Sequence[Limitation]) -> tuple[Limitation, ...]:
     return (*told, *others)
 
 
-def departure(verdicts: Sequence[HostVerdict], rank: RankTrace, design: Design) -> Departure | None:
-    """The departure of the host of ``rank``, of whose parts these are; None if it is as it should be."""
+def departure(
+    verdicts: Sequence[HostVerdict], rank: RankTrace, design: Design, ran: Doubles | float = 1.0
+) -> Departure | None:
+    """The departure of the host of ``rank``, of whose parts these are; None if it is as it should be.
+
+    ``ran``: share of each iteration's gradient for which it had a processor.
+    """
     depart = [each for each in verdicts if each.judged.departs.any() and each.judged.excess_s > 0]
     worth = [each for each in depart if each.judged.excess_s >= WORTH * design.judged_s] or depart
     if not worth:
@@ -115,7 +120,7 @@ def departure(verdicts: Sequence[HostVerdict], rank: RankTrace, design: Design) 
     worth.sort(key=lambda each: -each.judged.excess_s)
     most = worth[0]
     element = element_of(most.of.host)
-    at_edges = [edges(rank, each.judged, design) if each.of.part is Part.COMPUTE else [] for each in worth]
+    at_edges = [edges(rank, each.judged, design, ran) if each.of.part is Part.COMPUTE else [] for each in worth]
     changes = tuple(
         Change(element=element, phases=PHASES[each.of.part], scale=with_edges(each.scale, own) if own else each.scale)
         for each, own in zip(worth, at_edges, strict=True)
@@ -134,16 +139,17 @@ def departure(verdicts: Sequence[HostVerdict], rank: RankTrace, design: Design) 
 def _when(found: Stretches, at_edges: Sequence[Edge]) -> Stretches:
     """``found``, which begin and end with the edges that they have."""
     begins_s, ends_s = list(found.begins_s), list(found.ends_s)
+    onset_iteration = found.onset_iteration
     for each in at_edges:
-        if each.opens:
-            begins_s[bisect(begins_s, each.end_s)] = each.begin_s
-        else:
-            ends_s[bisect(ends_s, each.begin_s) - 1] = each.end_s
-    onset = next((each.iteration for each in at_edges if each.opens and each.begin_s == begins_s[0]), None)
+        if not each.opens:
+            ends_s[each.stretch] = each.end_s
+            continue
+        begins_s[each.stretch] = each.begin_s
+        if each.stretch == 0:
+            onset_iteration = each.iteration
     return replace(
-        found, begins_s=tuple(begins_s), ends_s=tuple(ends_s), onset_s=begins_s[0],
-        onset_iteration=found.onset_iteration if onset is None else onset,
-    )  # fmt: skip
+        found, begins_s=tuple(begins_s), ends_s=tuple(ends_s), onset_s=begins_s[0], onset_iteration=onset_iteration
+    )
 
 
 def _evidence(verdict: HostVerdict, when: Stretches, design: Design) -> str:

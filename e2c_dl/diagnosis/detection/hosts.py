@@ -105,7 +105,13 @@ def host_departures(
             found, said = _in_class(of, part, design, data_s, noise)
             verdicts += found
             limitations += said
-    made = [departure([each for each in verdicts if each.of.host == rank.host], rank, design) for rank in trace.ranks]
+    made = [
+        departure(
+            [each for each in verdicts if each.of.host == rank.host], rank, design,
+            kept[rank.host].ran[Part.COMPUTE] if rank.host in kept else 1.0,
+        )
+        for rank in trace.ranks
+    ]  # fmt: skip
     computing = [each for each in verdicts if each.of.part is Part.COMPUTE]
     visible = [each.judged.resolution for each in computing if each.compared != ITSELF]
     return Judgement(

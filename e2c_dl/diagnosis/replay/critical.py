@@ -93,23 +93,25 @@ class CriticalPath:
         return float(saved_ns.sum())
 
 
-def uneven_ns(path: CriticalPath, queue: Queue, moments: int) -> float:
-    """How much longer messages on ``path`` took in all than is usual for as many bits on their links.
+def uneven_ns(path: CriticalPath, queue: Queue, service_ns: Doubles, moments: int) -> float:
+    """How much longer messages on ``path`` take in all than is usual for as many bits on their links.
 
-    ``moments``: how many there are, after which messages are numbered. Small ones tell nothing of what is usual.
+    ``service_ns``: what each message of ``queue`` takes. ``moments``: how many there are, after which messages are
+    numbered. Small ones are left out.
     """
-    messages = path.unit[~path.is_host & (path.service_ns > 0)] - moments
-    if not len(messages):
+    if not len(queue.link):
         return 0.0
     most_bits = np.zeros(int(queue.link.max()) + 1)
     np.maximum.at(most_bits, queue.link, queue.bits)
-    per_bit_ns = queue.service_ns / queue.bits
-    large = np.flatnonzero(queue.bits >= LARGE * most_bits[queue.link])
+    per_bit_ns, is_large = service_ns / queue.bits, queue.bits >= LARGE * most_bits[queue.link]
+    messages = path.unit[~path.is_host & (path.service_ns > 0)] - moments
+    messages = messages[is_large[messages]]
+    large = np.flatnonzero(is_large)
     large = large[np.lexsort((per_bit_ns[large], queue.link[large]))]
     links, first, count = np.unique(queue.link[large], return_index=True, return_counts=True)
     usual_ns = np.zeros(len(most_bits))
     usual_ns[links] = per_bit_ns[large[first + count // 2]]
-    took_ns, as_usual_ns = queue.service_ns[messages], queue.bits[messages] * usual_ns[queue.link[messages]]
+    took_ns, as_usual_ns = service_ns[messages], queue.bits[messages] * usual_ns[queue.link[messages]]
     return float((took_ns - as_usual_ns)[took_ns >= UNEVEN * as_usual_ns].sum())
 
 

@@ -132,10 +132,14 @@ class Replay(OneLuck):
         """Run time of the unchanged replay."""
         return self.run_ns()
 
-    @cached_property
-    def uneven(self) -> float:
-        """Share of the longest path that its messages took longer than is usual: they waited for TCP's windows."""
-        return uneven_ns(self.critical, self.graph.queue, len(self.graph.moments.first)) / self.measured_ns
+    def uneven(self, restored: WhatIf) -> float:
+        """Share of the run that messages of its longest path take longer than is usual, once ``restored``.
+
+        They wait for TCP's windows, or are read late.
+        """
+        moments, queue = self.graph.moments, self.graph.queue
+        service_ns = costs(self.services, moments, queue, restored).service_ns
+        return uneven_ns(self.critical, queue, service_ns, len(moments.first)) / self.measured_ns
 
     @property
     def cheap(self) -> int:

@@ -112,7 +112,7 @@ class MeasuredLink:
     def slowed_by(self, changes: Sequence[Change], measured: MeasuredLink) -> MeasuredLink:
         """This link, which is as designed, as slow and as late as what ``changes`` restore; ``measured``: as it was."""
         return replace(
-            self, messages=measured.messages, busy_ns=measured.busy_ns,
+            self, messages=measured.messages, busy_ns=measured.busy_ns, stalls=measured.stalls,
             rate_bps=multiplied(self.rate_bps, *(measured.served(each.scale) for each in changes)),
             delay_s=added(self.delay_s, *(measured.delayed(each.less_s) for each in changes)),
         )  # fmt: skip

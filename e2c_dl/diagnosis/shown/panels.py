@@ -5,7 +5,7 @@
     link        wire bits of a message / the time it occupied the link          messages of at least 32 KiB
     bottleneck  wire bits of its links' messages, stacked by link: per second, and a few typical iterations closer
     host        time of a gradient / (sum of agreed segments / speed at factor 1)
-    late host   time of a batch, or of a step, that it takes anyhow beside what it is asked to be later by
+    late host   time of a batch, or of a step, beside by how much it is made late
     heat        the emulated temperature, as logged, and the limit from which the host throttles itself
 
 A bottleneck has plots whether its rate changes or not: what its links share is asked for, too. Changing links that
@@ -200,12 +200,11 @@ class Recorded:
 
     def _late(self) -> Iterator[Panel]:
         """Of hosts whose batches come later, and whose steps take longer."""
+        ranks = self.trace.ranks if self._seen.end_s else ()  # else nobody knows when training began
         for kind, noun in LATE.items():
             for host in whom(self.changes, kind):
                 later_s = [(moment, value * 1e3) for moment, value in steps(self._of(kind, host), "later_s", 0.0)]
-                spans = [
-                    lasted(each, LASTED[kind], self._seen.began_ns) for each in self.trace.ranks if each.host == host
-                ]
+                spans = [lasted(each, LASTED[kind], self._seen.began_ns) for each in ranks if each.host == host]
                 took = [(moment, seconds * 1e3) for own in spans for moment, seconds in own]
                 yield Panel(
                     title=f"{host}: {noun}, and how much later they are asked to be", unit="ms",

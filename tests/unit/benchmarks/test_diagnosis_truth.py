@@ -13,7 +13,7 @@ import pytest
 from benchmarks.diagnosis.drawn import drawn
 from benchmarks.diagnosis.injections import Injection, What, When
 from benchmarks.diagnosis.onsets import onset_iteration
-from benchmarks.diagnosis.truth import Cost, _is_untold, _Times
+from benchmarks.diagnosis.truth import Cost, _by_number, _is_untold, _Times, truth
 from e2c_dl.trace.model import SPAN, ClockAlignment, Phase, RankTrace, Trace
 
 SLOW = Injection(what=What.COMPUTE, when=When.LAST_THIRD, factor=3.0, amount=3.0, hosts=("edge-1",))
@@ -74,3 +74,43 @@ def test_what_comes_and_goes_begins_where_it_strikes_what_the_host_does(
     system: Any = SimpleNamespace(ranks={"edge-1": 0})
     assert onset_iteration(system, trace, injection, 1.0) == onset
     assert onset_iteration(system, trace, replace(injection, when=When.PERSISTENT), 1.0) is None
+
+
+def test_what_costs_the_bar_by_iterations_and_not_by_time_counts_for_nothing() -> None:
+    by_both = {cost.injection.what: cost for cost in truth(drawn(75, 590)).costs}
+    data = by_both[What.DATA]
+    assert data.by_number is not None
+    assert data.jointly < 1.05 < data.by_number
+    assert data.edge
+    assert not by_both[What.COMPUTE].edge, "it is slow all the time"
+
+
+def lasting(*ends_s: float) -> Trace:
+    """The trace of one rank, of which these iterations end then."""
+    spans = np.zeros(len(ends_s) + 1, dtype=SPAN)
+    spans["phase"] = [Phase.TRAINING, *[Phase.ITERATION] * len(ends_s)]
+    spans["iteration"][1:] = range(len(ends_s))
+    spans["end_ns"] = np.rint(np.array([ends_s[-1], *ends_s]) * 1e9)
+    spans["start_ns"][1:] = np.append(0, spans["end_ns"][1:-1])
+    clock = ClockAlignment()
+    return Trace(ranks=(RankTrace(rank=0, host="edge-1", layer="edge", spans=spans, clock=clock),), facts={})
+
+
+@pytest.mark.parametrize(("begin", "length", "struck"), [(0.4, 0.3, True), (0.4, 0.05, False), (0.05, 0.3, False)])
+def test_a_window_strikes_the_iterations_that_it_does_with_all_injected(
+    begin: float, length: float, struck: bool
+) -> None:
+    undisturbed, disturbed = lasting(*np.arange(0.1, 1.01, 0.1)), lasting(*np.arange(0.2, 2.01, 0.2))
+    once = replace(SLOW, when=When.ONCE, begin=begin, length=length)
+    asked: list[Injection] = []
+
+    def took_s(in_force: tuple[Injection, ...], laps: int) -> np.ndarray[Any, Any]:
+        asked.extend(in_force)
+        return np.ones(laps)
+
+    system = SimpleNamespace(ranks={"edge-1": 0})
+    times: Any = SimpleNamespace(system=system, undisturbed_s=1.0, trace=lambda _: undisturbed, took_s=took_s)
+    found = _by_number(times, disturbed, once, 1)
+    assert (found is not None) is struck
+    if struck:
+        assert (asked[0].begin, asked[0].length) == pytest.approx((0.2, 0.1))

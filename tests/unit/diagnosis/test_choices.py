@@ -12,10 +12,13 @@ from test_luck import Known, departure
 from e2c_dl.diagnosis import choices
 from e2c_dl.diagnosis.analyse import analyse
 from e2c_dl.diagnosis.model import Element, ElementKind, Part, Report
+from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.resimulation import luck
 from e2c_dl.diagnosis.resimulation.measure import Retraining
 from e2c_dl.diagnosis.resimulation.world import Layout
 from e2c_dl.scenario.model import Tcp
+from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.base import Strategy
 from e2c_dl.strategies.diloco import DiLoCo
 from e2c_dl.strategies.fastlinks import FastLinks
 from e2c_dl.strategies.parameterserver import ParameterServer
@@ -174,6 +177,35 @@ def test_where_messages_waited_for_the_windows_of_others_what_departs_is_simulat
     monkeypatch.setattr(choices, "MUCH", 0.0)
     told = analyse(run.trace, reference, retraining)
     assert any(each.startswith("Messages took unevenly long") for each in told.limitations)
+
+
+def test_a_rate_that_changes_is_nothing_uneven_once_it_is_restored() -> None:
+    fair = LinkModel(rate_bps=20e6, delay_s=0.002)
+    links = vw.everywhere(2, fair)
+    half = replace(fair, conditions=lambda: iter([(0.0, fair), (2.0, replace(fair, rate_bps=10e6))]))
+    run = vw.run(Allreduce, size=2, links=links | {(0, 1): half}, of=vw.profile(BUCKETS), iterations=12)
+    seen = observe(run.trace, replace(run, links=links).reference())
+    restored = [each.restored for each in seen.links.departures]
+    assert len(restored) == 1
+    assert choices.unevenness(seen, []) is not None
+    assert choices.unevenness(seen, restored) is None
+
+
+@pytest.mark.parametrize("strategy", [Allreduce, ParameterServer])
+def test_what_is_late_for_the_way_back_is_not_slowed_by_itself_in_a_world(strategy: type[Strategy]) -> None:
+    fair, late_s = LinkModel(rate_bps=100e6, delay_s=0.005, tcp=TCP), 0.08
+    links = vw.everywhere(SIZE, fair)
+    pair = (1, 2) if strategy is Allreduce else (1, 0)
+    tried = links | {pair: replace(fair, delay_s=fair.delay_s + late_s)}
+    run = vw.run(strategy, size=SIZE, links=tried, of=vw.profile(BUCKETS, per_sample_s=1e-3), iterations=20, noise=0.05)
+    seen = observe(run.trace, replace(replace(run, links=links).reference(), tcp=TCP, modelled=True))
+    retraining = Retraining(
+        strategy=strategy, samples=[8] * SIZE, seed=0, allotment=partial(Equal, 20), in_step=True, tcp=TCP,
+        layout=Layout(dtype="float32", buckets=BUCKETS),
+    )  # fmt: skip
+    world = seen.world(retraining)
+    assert {*seen._as_slowed(world)} == {pair}
+    assert abs(world.error) < 0.005
 
 
 @dataclass(frozen=True, kw_only=True)

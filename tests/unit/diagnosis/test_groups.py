@@ -169,6 +169,17 @@ def test_links_that_are_late_by_one_delay_are_a_group_however_many_times_slower_
     assert len(grouped([replace(each, later_s=0.0) for each in own], [], {}, FOG)) == 6
 
 
+@pytest.mark.parametrize(("on_time", "when", "members"), [
+    (True, When.PERSISTENT, 5), (False, When.PERSISTENT, 6), (True, When.SINCE, 6),  # it may have been on time before
+])  # fmt: skip
+def test_a_link_that_was_on_time_is_not_of_those_that_are_always_late(on_time: bool, when: When, members: int) -> None:
+    late = [replace(slow_link(dst, 2.0, Part.DELAY, when), later_s=0.01) for dst in range(2, 7)]
+    unseen = replace(slow_link(7, 2.0, Part.RATE_DELAY_OR_LOSS, when), later_s=0.01, on_time=on_time)
+    layers = {"edge-1": "edge"} | {f"fog-{number}": "fog" for number in range(2, 8)}
+    (group,) = grouped(late, [unseen], {unseen.element: 4.0}, layers)
+    assert len(group.members) == members
+
+
 def test_links_that_are_late_by_unlike_delays_are_none_however_little_slower_these_make_large_messages() -> None:
     later_s = {1: 0.023, 2: 0.045, 3: 0.044}
     own = [replace(slow_link(dst, 1.02, Part.DELAY), later_s=each) for dst, each in later_s.items()]

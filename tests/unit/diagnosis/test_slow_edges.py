@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import virtual_world as vw
 
 from e2c_dl.diagnosis.analyse import analyse
+from e2c_dl.diagnosis.detection import host_verdicts
+from e2c_dl.diagnosis.detection.hosts import host_departures
 from e2c_dl.diagnosis.model import Report
+from e2c_dl.diagnosis.observed import observe
+from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
+from e2c_dl.strategies.localsgd import LocalSGD
 from e2c_dl.trace.model import GRADIENT, Phase
 from e2c_dl.worlds.virtual import LinkModel
 
@@ -66,3 +72,63 @@ def test_whatever_noise_makes_of_pieces_is_no_edge() -> None:
     run = ran(Schedule(points=((0.0, 1.0), (begin_s, FACTOR))), noise=0.15)
     (found,) = told(run).culprits
     assert found.when.onset_iteration == ONSET
+
+
+def restored(run: vw.Run) -> Piecewise:
+    """What the slow host's pieces are to be multiplied by, over seconds of training."""
+    seen = observe(run.trace, run.reference())
+    (found,) = (each for each in host_departures(seen.trace, seen.design).departures if each.element.src == "edge-3")
+    (change,) = found.restored.changes
+    return change.scale
+
+
+def told_wrongly(bucket: int, length_s: float) -> tuple[int, int]:
+    """How many pieces that were slow are not restored, and how many are that were not."""
+    schedule = slow(ran(None), bucket, length_s)
+    run = ran(schedule)
+    spans = run.spans(2)
+    begun_s = spans["start_ns"][np.isin(spans["phase"], sorted(GRADIENT)) & (spans["iteration"] > 4)] / 1e9
+    was_slow = np.array([schedule.at(at_s) > 1 for at_s in begun_s.tolist()])
+    is_restored = restored(run).at(begun_s) < 0.75
+    return int((was_slow & ~is_restored).sum()), int((is_restored & ~was_slow).sum())
+
+
+def test_all_pieces_that_were_slow_are_restored_and_no_more_others_than_levels_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cases = [(bucket, length_s) for bucket in range(3) for length_s in (5.0, 5.5, 6.1)]
+    with_edges = np.array([told_wrongly(*each) for each in cases])
+    monkeypatch.setattr(host_verdicts, "edges", lambda *_: [])
+    by_levels = np.array([told_wrongly(*each) for each in cases])
+    assert with_edges[:, 0].sum() <= 1 < by_levels[:, 0].sum()
+    assert (with_edges[:, 1] <= by_levels[:, 1]).all()
+
+
+def with_noise_of_pieces(run: vw.Run, noise: float) -> vw.Run:
+    """``run`` whose pieces of gradients took longer or less, each by itself."""
+    chance, ranks = np.random.default_rng(7), []
+    for rank in run.trace.ranks:
+        spans = rank.spans.copy()
+        pieces = np.isin(spans["phase"], sorted(GRADIENT))
+        took_ns = (spans["end_ns"] - spans["start_ns"])[pieces] * np.exp(chance.normal(0, noise, pieces.sum()))
+        spans["end_ns"][pieces] = spans["start_ns"][pieces] + took_ns.astype(np.int64)
+        ranks.append(replace(rank, spans=spans))
+    return replace(run, trace=replace(run.trace, ranks=tuple(ranks)))
+
+
+def test_pieces_that_are_uneven_anyhow_make_no_edges() -> None:
+    undisturbed = ran(None)
+    begin_s = began_s(undisturbed, Phase.FORWARD, -1) - 0.001  # all of its gradient is slow
+    run = with_noise_of_pieces(ran(Schedule(points=((0.0, 1.0), (begin_s, FACTOR)))), 0.15)
+    assert (restored(run).at(np.array([begin_s - 1.0, begin_s - 0.2, begin_s - 0.01])) == 1.0).all()
+
+
+def test_a_step_of_no_time_behind_the_last_bucket_does_no_harm() -> None:
+    of = replace(vw.profile((1000, 800, 600), per_sample_s=0.01), step_s=0.0)
+    of = replace(of, gradients={each: replace(times, data_s=0.0) for each, times in of.gradients.items()})
+    for noise in (0.05, 0.1, 0.15):
+        hosts = list(vw.hosts(SIZE, of=of, noise=noise, samples=64))
+        hosts[2] = replace(hosts[2], slower=dict.fromkeys(GRADIENT, slow(ran(None, noise=noise), 2, length_s=1e9)))
+        run = vw.run(LocalSGD, size=SIZE, links=LINKS, seed=5, iterations=ITERATIONS, on_hosts=hosts)
+        (found,) = told(run).findings
+        assert abs(found.when.onset_iteration - ONSET) <= 1

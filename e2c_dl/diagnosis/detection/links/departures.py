@@ -234,13 +234,13 @@ def _departure(
         observed=expected_bps / slowdown, expected=expected_bps, evidence=evidence,
         restored=WhatIf(changes=(each_by_itself(link) if luck else restored(each, kind, would_ns),)),
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
-        later_s=0.0 if luck and _some_on_time(link) else _later_s(each, kind, departs),
+        later_s=_later_s(each, kind, departs), on_time=luck and _some_on_time(link),
     )  # fmt: skip
 
 
 def _some_on_time(link: ObservedLink) -> bool:
-    """Whether the first byte of some message was not late: it is late by no delay that is always there."""
-    return bool(first_bytes_late_ns(link).min() <= least_late_ns(link))
+    """Whether the first byte of some message was not late: the link is late by no delay that is always there."""
+    return not link.by_receiver and bool(first_bytes_late_ns(link).min() <= least_late_ns(link))
 
 
 def _later_s(each: JudgedLink, kind: Kind, departs: npt.NDArray[np.bool_]) -> float:
