@@ -68,8 +68,8 @@ DELAYS = ["--set", "link:edge->edge.delay=30ms", "--set", "link:cloud->edge.dela
 @pytest.mark.parametrize(
     ("strategy", "change", "method"),
     [
-        ("allreduce", SLOW_HOST, "re-simulation"),  # its messages waited for windows
-        pytest.param("allreduce", DELAYS, "re-simulation", marks=pytest.mark.thorough),
+        ("allreduce", SLOW_HOST, "replay"),
+        pytest.param("allreduce", DELAYS, "replay", marks=pytest.mark.thorough),
         ("allreduce", ["--without", "host:edge-2"], "re-simulation"),
         pytest.param("asyncparameterserver", SLOW_LINK, "re-simulation", marks=pytest.mark.thorough),
         ("asyncparameterserver", LAYERS, "re-simulation"),

@@ -175,8 +175,7 @@ def test_links_that_are_late_by_one_delay_are_a_group_however_many_times_slower_
 def test_a_link_that_was_on_time_is_not_of_those_that_are_always_late(on_time: bool, when: When, members: int) -> None:
     late = [replace(slow_link(dst, 2.0, Part.DELAY, when), later_s=0.01) for dst in range(2, 7)]
     unseen = replace(slow_link(7, 2.0, Part.RATE_DELAY_OR_LOSS, when), later_s=0.01, on_time=on_time)
-    layers = {"edge-1": "edge"} | {f"fog-{number}": "fog" for number in range(2, 8)}
-    (group,) = grouped(late, [unseen], {unseen.element: 4.0}, layers)
+    (group,) = grouped(late, [unseen], {unseen.element: 4.0}, FOG)
     assert len(group.members) == members
 
 
