@@ -18,8 +18,8 @@ So the strategy runs again, in the measured world, with each departure restored:
 
 * links, and hosts that were slow for good (where batches follow their speed, for a while, too), if the world,
   unchanged, takes as long as the run did but for CLOSE: where iterations last longer, DLion's budgets are larger;
-* whatever departs, if that world takes the SAME time, where messages were UNEVEN: one that waited for TCP's window
-  that the one before it had used up waits as long in a replay, though it be sent much later than that one;
+* whatever departs, if that world takes the SAME time, where messages are UNEVEN beside what departs: one that waited
+  for TCP's window, which the one before it had used up, does so in a replay, though it is sent much later than that;
 * links left alone, unless the world is FAR off: by how many times its own run is then shorter. Where there are some,
   brief slow-downs of hosts, too, for a long way round may hide them.
 
