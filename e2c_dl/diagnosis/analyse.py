@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.choices import Choices, about_repeating, choices, come_and_go, unevenness
+from e2c_dl.diagnosis.choices import about_repeating, choices, come_and_go, unevenness
 from e2c_dl.diagnosis.departures import Departure, Judgement, findings, those_of, uncosted
 from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
@@ -25,7 +25,6 @@ from e2c_dl.diagnosis.model import (
     Chance,
     Element,
     ElementKind,
-    Finding,
     HostSummary,
     Limitation,
     LinkSummary,
@@ -102,7 +101,10 @@ def analyse(
     laps = None if world is None else averaged(world, [each.restored for each in worth])
     choosing = choices(observed, again, worth) if again is not None and again.in_step else None
     predictor: Predictor = laps or world or (replaying if choosing is None else choosing.predictor)
-    found = _found(worth, departures, predictor, choosing) if not mistimed_s else uncosted(worth)
+    if mistimed_s:
+        found = uncosted(worth)
+    else:
+        found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
     culprits = tuple(finding for finding in found if finding.material)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = reference.missing_in(trace)
@@ -164,18 +166,12 @@ def analyse(
 
 def _anew(retraining: Retraining | None, observed: Observed, worth: Sequence[Departure]) -> Retraining | None:
     """``retraining``, if it can simulate the run again, and a replay does not tell what ``worth`` cost."""
-    if retraining is None or retraining.problem(observed.whole):
+    if retraining is None or retraining.problem(observed.whole) or not (worth or retraining.decided_anew):
         return None
-    if retraining.decided_anew or not worth or retraining.hears_verdicts:
-        return retraining if retraining.decided_anew else None
-    moves = come_and_go(worth) or unevenness(observed, [each.restored for each in worth]) is not None
-    return retraining if moves else None
-
-
-def _found(
-    worth: Sequence[Departure], departures: Sequence[Departure], predictor: Predictor, choosing: Choices | None
-) -> tuple[Finding, ...]:
-    return findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
+    if retraining.hears_verdicts and not retraining.decided_anew:
+        return None
+    moves = retraining.decided_anew or come_and_go(worth)
+    return retraining if moves or unevenness(observed, [each.restored for each in worth]) is not None else None
 
 
 def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, float]:

@@ -105,13 +105,9 @@ def host_departures(
             found, said = _in_class(of, part, design, data_s, noise)
             verdicts += found
             limitations += said
-    made = [
-        departure(
-            [each for each in verdicts if each.of.host == rank.host], rank, design,
-            kept[rank.host].ran[Part.COMPUTE] if rank.host in kept else 1.0,
-        )
-        for rank in trace.ranks
-    ]  # fmt: skip
+    ran = {host: each.ran[Part.COMPUTE] for host, each in kept.items()}
+    own_of = {rank.host: [each for each in verdicts if each.of.host == rank.host] for rank in trace.ranks}
+    made = [departure(own_of[rank.host], rank, design, ran.get(rank.host, 1.0)) for rank in trace.ranks]
     computing = [each for each in verdicts if each.of.part is Part.COMPUTE]
     visible = [each.judged.resolution for each in computing if each.compared != ITSELF]
     return Judgement(

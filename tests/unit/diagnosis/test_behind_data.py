@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from e2c_dl.diagnosis.detection.links.first_bytes import even_delay_ns
 from e2c_dl.diagnosis.detection.links.way_back import behind_data, not_blamed
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -46,7 +47,7 @@ def behind(departing: list[Any]) -> tuple[list[Any], list[Any]]:
 def test_who_is_uneven_beside_an_evenly_slow_way_back_waits_for_acknowledgements() -> None:
     assert behind([slow("a", "b", EVEN), slow("b", "a", UNEVEN)]) == ([("b", "a")], [])
     (said,) = not_blamed([("b", "a")], [])
-    assert said.sentence.startswith("Not blamed for being late: b -> a. Acknowledgements of that wait")
+    assert said.sentence.startswith("Not blamed for being late: b -> a. Acknowledgements of that come late")
 
 
 @pytest.mark.parametrize(
@@ -81,3 +82,26 @@ def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
     late.judged.windows[begins : begins + 10] = True
     assert behind_data([late], {("b", "a"): back.link}) == ([], [("a", "b")] if opens else [])
     assert behind_data([late], {}) == ([], [])
+
+
+@pytest.mark.parametrize(("begins", "waits"), [(0, True), (12, False)])
+def test_who_opens_a_window_by_late_acknowledgements_is_not_to_blame(begins: int, waits: bool) -> None:
+    times = [1.0] * 22
+    times[begins : begins + 4] = [3.0, 2.0, 1.5, 1.2]
+    late, pair = slow("b", "a", tuple(times)), ("b", "a")
+    late.judged.windows[:] = False
+    late.judged.windows[begins : begins + 4] = True
+    assert behind_data([late], {}, [("a", "b")]) == ([pair] if waits else [], [])
+    assert behind_data([late], {}, [("a", "b"), pair]) == ([], []), "it is late by a delay of its own"
+    assert behind_data([late], {}) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "delay_ms"),
+    [((81.4, 81.3, 81.6, 81.4), 81.4), ((12.0, 31.0, 80.0, 45.0), 0.0),  # a busy reader
+     ((81.4, 81.3), 0.0), ((0.7, 0.8, 0.7, 0.6), 0.0), ((81.4, 81.3, 0.2, 81.4), 0.0)],
+)  # fmt: skip
+def test_first_bytes_that_are_late_by_one_time_tell_a_delay(late_ms: tuple[float, ...], delay_ms: float) -> None:
+    link = slow("a", "b", (2.0,) * len(late_ms)).link
+    link.rows["recv_start_ns"] = link.rows["send_start_ns"] + np.rint(np.array(late_ms) * 1e6).astype(np.int64)
+    assert even_delay_ns(link) / 1e6 == pytest.approx(delay_ms, abs=0.1)

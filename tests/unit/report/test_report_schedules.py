@@ -197,24 +197,6 @@ def test_one_sentence_says_what_when_and_how_late(found):
     assert len(found.sentences) == 9
 
 
-def test_batches_and_steps_that_are_late_have_plots_and_sentences(tmp_path):
-    late = (
-        change(Change.DATA, "edge-1", 1.0, late_s=0.0, later_s=0.2), change(Change.DATA, "edge-1", 2.0, later_s=0.0),
-        change(Change.STEP, "edge-2", 0.0, late_s=0.0, later_s=0.05),
-    )  # fmt: skip
-    found = changed_in(written(tmp_path, changes=late, emulation="compute: {factors: {edge.*: 2}}\n"))
-    data, step = found.panels
-    assert (data.title, data.unit) == ("edge-1: batches, and how much later they are asked to be", "ms")
-    assert data.requested == [(0.0, 0.0), (1.0, 200.0), (2.0, 0.0)]
-    assert step.title.startswith("edge-2: steps, ")
-    assert len(step.measured) == 12 and all(0 < at_s < found.end_s and took > 0 for at_s, took in step.measured)
-    assert found.sentences == (
-        "batches of host edge-1: changed 2 times (later by 0 s to 200 ms), requested from 1.00 s to 2.00 s, "
-        "in force at most 1.00 ms later",
-        "steps of host edge-2: changed once (later by 50.0 ms), requested at 0 s, in force on time",
-    )
-
-
 def test_links_that_are_cut_together_are_one_sentence():
     pairs = [f"edge-{number} -> fog-1" for number in range(5)]
     cut = [change(Change.LINK, pair, 3.0 + n / 1e3, late_s=n / 1e3, down=True) for n, pair in enumerate(pairs)]

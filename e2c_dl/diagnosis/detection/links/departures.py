@@ -17,7 +17,7 @@ from e2c_dl import formatting
 from e2c_dl.diagnosis.departures import Departure, Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.links.explained import without_explained
-from e2c_dl.diagnosis.detection.links.first_bytes import first_bytes_late_ns, least_late_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import even_delay_ns, first_bytes_late_ns, least_late_ns
 from e2c_dl.diagnosis.detection.links.hidden_delays import hidden_delays
 from e2c_dl.diagnosis.detection.links.judged import BLIND, JudgedLink, judged_links, slow_together
 from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, UNTOLD, Kind
@@ -108,7 +108,7 @@ def link_departures(
     kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
-    waiting, opening = behind_data([by_pair[pair] for pair in kinds if not as_designed.exact], every)  # in models none
+    waiting, opening = behind_data([] if as_designed.exact else [by_pair[each] for each in kinds], every, later)
     departures, behind = [], {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in waiting}
     for pair in (pair for pair in kinds if pair not in {*waiting, *opening}):
         made = _departure(by_pair[pair], kinds[pair], as_designed, hidden=pair in delayed)
@@ -162,6 +162,8 @@ def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
     explained = as_designed.explains(each.link, departs)
     if explained is not None and as_designed.exact:
         return not explained
+    if even_delay_ns(each.link):
+        return True
     return not (explained or waits_for_window(each.link, departs) or opens_window(each.link, departs))
 
 

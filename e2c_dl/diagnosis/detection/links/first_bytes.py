@@ -24,6 +24,7 @@ from e2c_dl.diagnosis.links import ObservedLink
 
 LEAST_LATE_NS = 1_000_000.0
 CERTAIN = 3  # messages: that of each the first segment was lost no link is so bad for
+EVEN_NS, EVENLY = 500_000.0, 0.02  # so far apart are reads of a machine that is not busy; of a delay
 JITTERS = 4.0  # of the designed jitter: no draw is as late, of either distribution
 
 
@@ -37,6 +38,17 @@ def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None 
     if link.by_receiver or len(asked_ns) < least:
         return 0.0
     return float(np.median(asked_ns)) if asked_ns.min() > least_late_ns(link) else 0.0
+
+
+def even_delay_ns(link: ObservedLink) -> float:
+    """By how much first bytes that nothing held up were late, all by one time, of CERTAIN messages or more; else 0.
+
+    No busy reader is as even, and no window holds a first byte up.
+    """
+    late_ns = late_first_bytes_ns(link, least=CERTAIN)
+    off_ns = np.abs(first_bytes_late_ns(link)[found_idle(link)] - late_ns)
+    even_ns = EVEN_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9 + EVENLY * late_ns
+    return late_ns if late_ns and off_ns.max() <= even_ns else 0.0
 
 
 def found_idle(link: ObservedLink) -> npt.NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
 from e2c_dl.diagnosis.detection.links.ends import end_of
 from e2c_dl.diagnosis.detection.links.first_bytes import (
     CERTAIN,
+    even_delay_ns,
     first_bytes_late_ns,
     found_idle,
     late_first_bytes_ns,
@@ -59,7 +60,7 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     if each.link.by_receiver:  # it does not tell a delay
         return Kind(part=Part.RATE, rate=each.judged.slowdown)
     windows, chosen = each.judged.windows, within_stretches(each)
-    kind = kind_of(each.link, chosen)
+    kind = _kind_of(each, chosen, as_designed)
     if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
         others = chosen & ~as_designed.held_up(each.link)
         kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
@@ -92,6 +93,15 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
     if end is not None:
         return replace(kind, part=end, rate=each.judged.slowdown, delay_ns=0.0)
     return _late_as_well(each, chosen, kind) if as_designed.exact else kind
+
+
+def _kind_of(each: JudgedLink, chosen: npt.NDArray[np.bool_], as_designed: AsDesigned) -> Kind:
+    """The kind by its messages ``chosen``, or a delay where, on machines, all first bytes are late by one."""
+    kind = kind_of(each.link, chosen)
+    if as_designed.exact or kind.part not in UNTOLD:
+        return kind
+    even_ns = even_delay_ns(each.link)
+    return Kind(part=Part.DELAY, delay_ns=even_ns) if even_ns else kind
 
 
 def _late_alike(each: JudgedLink, chosen: npt.NDArray[np.bool_], late_ns: float) -> bool:

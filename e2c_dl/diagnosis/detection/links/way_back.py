@@ -16,7 +16,7 @@ Eq. (3): where losses limit a link, its rate is as one over its round trip; as i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -40,16 +40,18 @@ LEAST_MESSAGES = 8
 
 
 def behind_data(
-    departing: Sequence[JudgedLink], carried: Mapping[Pair, ObservedLink]
+    departing: Sequence[JudgedLink], carried: Mapping[Pair, ObservedLink], later: Collection[Pair] = ()
 ) -> tuple[list[Pair], list[Pair]]:  # fmt: skip
     """Those of ``departing`` whose acknowledgements wait behind the other way's data: of one that departs more; of any.
 
-    The latter while they open their windows.
+    The latter while they open their windows. With the former those that open theirs by acknowledgements that come late,
+    for the other way is among those ``later`` by a delay.
     """
     by_pair = {each.link.pair: each for each in departing}
     waiting = [
         pair for pair, each in by_pair.items()
-        if pair[::-1] in by_pair and _waits_for_acknowledgements(each, by_pair[pair[::-1]])
+        if (pair[::-1] in by_pair and _waits_for_acknowledgements(each, by_pair[pair[::-1]]))
+        or (pair[::-1] in later and pair not in later and _is_late_at_first(each))
     ]  # fmt: skip
     others = (pair for pair in by_pair if pair not in waiting and pair[::-1] in carried)
     return waiting, [pair for pair in others if _opens_behind(by_pair[pair], carried[pair[::-1]])]
@@ -69,13 +71,18 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
 
     Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed.
     """
+    return _is_late_at_first(each) and _is_late_beside(each, back.rows)
+
+
+def _is_late_at_first(each: JudgedLink) -> bool:
+    """Whether ``each`` is late in the first half of the run, from its beginning on, and hardly later."""
     if not each.judged.windows[:2].any():
         return False
     late = _late(each)
     half_s = each.of.series.until_s / 2
     early = (each.link.rows["send_start_ns"] - each.link.began_ns) / 1e9 < half_s
     late_ns = (each.link.services_ns - each.link.expected_ns)[late]
-    return bool(late_ns[early[late]].sum() >= EARLY * late_ns.sum() and _is_late_beside(each, back.rows))
+    return bool(late_ns[early[late]].sum() >= EARLY * late_ns.sum())
 
 
 def _is_late_beside(each: JudgedLink, beside: MessageArray) -> bool:
@@ -102,7 +109,7 @@ def with_what_waits(departure: Departure, waiting: Departure | None) -> Departur
 
 def not_blamed(waiting: Sequence[Pair], opening: Sequence[Pair]) -> list[Limitation]:
     """What is said of those that are ``waiting`` for acknowledgements, or ``opening`` their windows by them."""
-    late = "Not blamed for being late: {}. Acknowledgements of that wait behind data of the other way, which is slow."
+    late = "Not blamed for being late: {}. Acknowledgements of that come late, for the other way is slow, or late."
     early = "Not blamed for being late at first: {}. TCP opens windows while acknowledgements wait behind data."
     return [
         Limitation.of(said, "link", [f"{src} -> {dst}" for src, dst in pairs])
