@@ -166,12 +166,12 @@ def analyse(
 
 def _anew(retraining: Retraining | None, observed: Observed, worth: Sequence[Departure]) -> Retraining | None:
     """``retraining``, if it can simulate the run again, and a replay does not tell what ``worth`` cost."""
-    if retraining is None or retraining.problem(observed.whole) or not (worth or retraining.decided_anew):
+    if retraining is None or retraining.problem(observed.whole):
         return None
-    if retraining.hears_verdicts and not retraining.decided_anew:
-        return None
-    moves = retraining.decided_anew or come_and_go(worth)
-    return retraining if moves or unevenness(observed, [each.restored for each in worth]) is not None else None
+    anew = retraining.decided_anew
+    if worth and not (anew or retraining.hears_verdicts):
+        anew = come_and_go(worth) or unevenness(observed, [each.restored for each in worth]) is not None
+    return retraining if anew else None
 
 
 def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, float]:

@@ -12,8 +12,8 @@ of a link that is used to measure it, and then left alone, next to nothing is kn
 at other times, is of the group, too, for it tells little of itself. So is a link that is as slow then, but for another
 reason, as its own messages have it, if those of one reason are MORE than half of them: of one that is uneven it tells
 the least. One that departs by more has a cause of its own; one that may be late for another reason, or of which too
-little was seen, is of the group if it is as slow; but where all of the group are late all the
-time, not if something of it was on time.
+little was seen, is of the group if it is as slow; but where all of the group are late all the time, not if something of
+it was on time.
 """
 
 from __future__ import annotations

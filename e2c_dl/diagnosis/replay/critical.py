@@ -30,7 +30,7 @@ from e2c_dl.trace.model import Phase
 BY_PROGRAM, BY_CAUSE, BY_START, BY_ARRIVAL, SENT_BY_START, SENT_BY_ARRIVAL, STARTED = range(7)
 
 LARGE = 0.5  # of a link's largest message: of small ones, the delay may be all
-UNEVEN = 1.25  # times as long as usual: less is jitter, or noise
+CLEARLY = 1.25  # times as long as usual: less is jitter, or noise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ def uneven_ns(path: CriticalPath, queue: Queue, service_ns: Doubles, moments: in
     usual_ns = np.zeros(len(most_bits))
     usual_ns[links] = per_bit_ns[large[first + count // 2]]
     took_ns, as_usual_ns = service_ns[messages], queue.bits[messages] * usual_ns[queue.link[messages]]
-    return float((took_ns - as_usual_ns)[took_ns >= UNEVEN * as_usual_ns].sum())
+    return float((took_ns - as_usual_ns)[took_ns >= CLEARLY * as_usual_ns].sum())
 
 
 def critical_path(moments: Moments, queue: Queue, end: int, services: Services) -> CriticalPath:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from e2c_dl.diagnosis.observed import observe
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.scenario.schedule import Schedule
 from e2c_dl.strategies.allreduce import Allreduce
-from e2c_dl.strategies.localsgd import LocalSGD
+from e2c_dl.strategies.diloco import DiLoCo
 from e2c_dl.trace.model import GRADIENT, Phase
 from e2c_dl.worlds.virtual import LinkModel
 
@@ -123,12 +124,21 @@ def test_pieces_that_are_uneven_anyhow_make_no_edges() -> None:
     assert (restored(run).at(np.array([begin_s - 1.0, begin_s - 0.2, begin_s - 0.01])) == 1.0).all()
 
 
-def test_a_step_of_no_time_behind_the_last_bucket_does_no_harm() -> None:
-    of = replace(vw.profile((1000, 800, 600), per_sample_s=0.01), step_s=0.0)
+@pytest.mark.parametrize("noise", [0.1, 0.15])
+def test_a_bucket_that_ends_as_the_next_iteration_begins_opens_the_stretch_that_follows(noise: float) -> None:
+    of = replace(vw.profile((1000, 800, 600), per_sample_s=0.01), step_s=0.0)  # nothing is between them
     of = replace(of, gradients={each: replace(times, data_s=0.0) for each, times in of.gradients.items()})
-    for noise in (0.05, 0.1, 0.15):
+
+    def averaging(slower: Schedule) -> vw.Run:
         hosts = list(vw.hosts(SIZE, of=of, noise=noise, samples=64))
-        hosts[2] = replace(hosts[2], slower=dict.fromkeys(GRADIENT, slow(ran(None, noise=noise), 2, length_s=1e9)))
-        run = vw.run(LocalSGD, size=SIZE, links=LINKS, seed=5, iterations=ITERATIONS, on_hosts=hosts)
-        (found,) = told(run).findings
-        assert abs(found.when.onset_iteration - ONSET) <= 1
+        hosts[2] = replace(hosts[2], slower=dict.fromkeys(GRADIENT, slower))
+        strategy = partial(DiLoCo, period_within=8, period_between=8)
+        return vw.run(strategy, size=SIZE, links=LINKS, seed=5, iterations=ITERATIONS, on_hosts=hosts)
+
+    undisturbed = averaging(Schedule.constant(1.0))
+    for bucket in range(3):
+        run = averaging(slow(undisturbed, bucket, length_s=1e9))
+        ends = run.spans(2, Phase.BACKWARD)["end_ns"]
+        assert np.isin(run.spans(2, Phase.ITERATION)["start_ns"], ends).any()
+        (found,) = told(run).culprits
+        assert found.when.onset_iteration == ONSET

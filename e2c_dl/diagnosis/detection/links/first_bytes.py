@@ -20,11 +20,12 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from e2c_dl.diagnosis.detection.links.kinds import UNEVEN
 from e2c_dl.diagnosis.links import ObservedLink
 
 LEAST_LATE_NS = 1_000_000.0
 CERTAIN = 3  # messages: that of each the first segment was lost no link is so bad for
-EVEN_NS, EVENLY = 500_000.0, 0.02  # so far apart are reads of a machine that is not busy; of a delay
+EVEN_NS = 500_000.0  # so far apart are reads of a machine that is not busy
 JITTERS = 4.0  # of the designed jitter: no draw is as late, of either distribution
 
 
@@ -47,7 +48,7 @@ def even_delay_ns(link: ObservedLink) -> float:
     """
     late_ns = late_first_bytes_ns(link, least=CERTAIN)
     off_ns = np.abs(first_bytes_late_ns(link)[found_idle(link)] - late_ns)
-    even_ns = EVEN_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9 + EVENLY * late_ns
+    even_ns = EVEN_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9 + UNEVEN * late_ns
     return late_ns if late_ns and off_ns.max() <= even_ns else 0.0
 
 

@@ -8,7 +8,7 @@
 Where b -> a is late, its own messages show little of what that costs the other way, whose acknowledgements come by it.
 So do they where b -> a is slower than designed: they wait behind its data, a queue of up to a second. What a -> b takes
 longer by that is uneven, as its window lets it, and over with what b -> a carries; a lower rate serves alike messages
-alike.
+alike. And where b -> a is late by a delay, a -> b is late until its window is open, and no longer.
 
 Source: Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR 1997,
 Eq. (3): where losses limit a link, its rate is as one over its round trip; as it is where its window opens.
