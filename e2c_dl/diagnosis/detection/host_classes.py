@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.references import UNKNOWN
 
 ALIKE = 0.1  # as logarithms: sizes of batches that are no further apart count as one
+AT_ONCE_S = 1e-4  # what is over at once takes less: no scheduler is more even
+NOT_KNOWN = ("", UNKNOWN)
+LEAST_AT_ONCE = 2  # hosts that tell that it may be
+ITSELF = "at its fastest it took"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,6 +28,8 @@ class HostClass:
     alike: Sequence[HostSeries]
     per_sample: PerSample | None = None  # None: batches do not change, or this part does not go by them
     first: Mapping[str, int] = field(default_factory=dict)  # host -> samples that it began with
+    known: bool = True  # whether it is known of what hardware they are
+    at_once: int = 0  # others, who did it too, and took no time for it
 
     @classmethod
     def of(cls, several: Sequence[HostSeries], design: Design) -> HostClass:
@@ -35,6 +41,15 @@ class HostClass:
         per_sample = PerSample.of(known)
         alike = [each.of_pivot(per_sample) for each in several]
         return cls(alike=alike, per_sample=per_sample, first=design.reference.batch_sizes)
+
+    def alone(self, base: float) -> tuple[float, str]:
+        """(what its only host is held to, as a logarithm; what that is, for people), which is itself at ``base``.
+
+        Or others who are done at once, if there are enough.
+        """
+        if self.at_once < LEAST_AT_ONCE or base <= np.log(AT_ONCE_S):
+            return base, ITSELF
+        return float(np.log(AT_ONCE_S)), f"{self.at_once} others of that hardware take less than"
 
     def of_first(self, host: str) -> float:
         """Logarithm of what the first batches of ``host`` take beside one of the pivot."""
@@ -82,11 +97,18 @@ class HostClass:
         return {each.host: float(np.exp(least + self.of_first(each.host))) for each in self.alike}
 
 
-def classes(every: Sequence[HostSeries], design: Design) -> list[HostClass]:
-    """Comparable ones together: hosts that do not say what they are, each by itself."""
+def classes(
+    every: Sequence[HostSeries], design: Design, at_once: Collection[str] = ()
+) -> list[HostClass]:  # fmt: skip
+    """Comparable ones together: hosts that do not say what they are, each by itself.
+
+    ``at_once``: hosts that have no series, since they took no time for what they did.
+    """
+    hardware_of = design.reference.hardware
+    idle = [hardware_of.get(host, "") for host in at_once]
     found: dict[tuple[str, ...], list[HostSeries]] = {}
     for each in every:
-        hardware = design.reference.hardware.get(each.host, "")
+        hardware = hardware_of.get(each.host, "")
         batch = design.reference.batch_sizes.get(each.host, 1)
         same: tuple[str, ...] = (hardware,)
         if hardware == UNKNOWN:
@@ -96,4 +118,9 @@ def classes(every: Sequence[HostSeries], design: Design) -> list[HostClass]:
         elif each.part is Part.REDUCE:
             same = (hardware, str(each.spans))
         found.setdefault(same, []).append(each)
-    return [HostClass.of(alike, design) for alike in found.values()]
+    return [
+        replace(
+            HostClass.of(alike, design), known=of not in NOT_KNOWN, at_once=0 if of in NOT_KNOWN else idle.count(of)
+        )
+        for (of, *_), alike in found.items()
+    ]

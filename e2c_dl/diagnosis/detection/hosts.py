@@ -33,7 +33,7 @@ from e2c_dl.diagnosis.departures import Judgement
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.blameless import without_common, without_usual
 from e2c_dl.diagnosis.detection.change_points import noise_of
-from e2c_dl.diagnosis.detection.host_classes import HostClass, classes
+from e2c_dl.diagnosis.detection.host_classes import ITSELF, HostClass, classes
 from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series
 from e2c_dl.diagnosis.detection.host_verdicts import (
     HostVerdict,
@@ -53,7 +53,6 @@ from e2c_dl.diagnosis.detection.series import FLOOR, Levelled
 from e2c_dl.diagnosis.detection.together import levelled_together
 from e2c_dl.diagnosis.detection.unnamed import unnamed_series
 from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, Element, Limitation, Part, some
-from e2c_dl.diagnosis.references import UNKNOWN
 from e2c_dl.trace.model import Phase, RankTrace, Trace
 
 TWICE = float(np.log(2.0))
@@ -66,7 +65,6 @@ MATTERS = 1 - 1 / MATERIAL_SPEEDUP  # of the run: even all of a phase that takes
 UNSURE = float(np.log(1.5))  # so far apart as batches alone may make hosts, it is said
 ONCE = float(np.log(1.5))  # four standard deviations of what varies by 10 %
 SELDOM = frozenset({Part.EVALUATION, Part.CHECKPOINT})
-ITSELF = "at its fastest it took"
 OTHER_SIZES = "its batches are of another size than {}, and their changes tell too little of samples"
 OF_PEERS, OF_FIRST = "those of its peers", "its first ones"
 ALONE = "no other host of that hardware and batch size to compare it with"
@@ -95,7 +93,7 @@ def host_departures(
     kept = {rank.host: waits for rank in trusted if (waits := Kept.of(rank, design)) is not None}
     for part in parts:
         known = _series(part, trusted, kept, design, left_out)
-        comparable = classes(known, design)
+        comparable = classes(known, design, _at_once(part, trusted, known))
         of_host = {each.host: each.series.values for of in comparable for each in of.alike}
         values = [of_host[each.host] for each in known]
         noise = in_common([noise_of(each) for each in values], [len(each) for each in values])
@@ -143,6 +141,12 @@ def _series(
     return [each for each in every if each is not None]
 
 
+def _at_once(part: Part, ranks: Sequence[RankTrace], known: Sequence[HostSeries]) -> list[str]:
+    """Hosts that load data, and take no time for it."""
+    loading = {rank.host for rank in ranks if part is Part.DATA and len(rank.of(Phase.DATA))}
+    return sorted(loading - {each.host for each in known})
+
+
 def _tells_samples(rank: RankTrace) -> bool:
     """Whether its trace tells of how many samples its gradients are."""
     return bool((rank.of(Phase.FORWARD)["seq"] > 0).all())
@@ -175,18 +179,17 @@ def _in_class(
     if len(alike) >= (MIN_PEERS if design.of_hosts else 2) and not design.reference.modelled:
         own, limitations = without_common(of, own, part, design, _layers(alike, design))
     if len(alike) == 1:
-        known = design.reference.hardware.get(alike[0].host, UNKNOWN) != UNKNOWN
         if part is Part.COMPUTE:
             limitations.append(unjudged(alike[0].host, "computes slower all the time", ALONE))
-        elif known and _matters(alike[0], design):
+        elif of.known and _matters(alike[0], design) and not of.at_once:
             alone = f"no other host of that hardware has a like {part.value}"
             limitations.append(unjudged(alike[0].host, f"is slower in its {part.value} all the time", alone))
         (one,) = own
         if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
             (one,) = levelled([alike[0].at_least(one)], turns=True)
-        return [
-            HostVerdict(of=alike[0], judged=one.judged(one.base, of.unsure(alike[0])).clear, compared=ITSELF)
-        ], limitations
+        held_to, compared = of.alone(one.base)
+        judged = one.judged(held_to, of.unsure(alike[0])).clear
+        return [HostVerdict(of=alike[0], judged=judged, compared=compared)], limitations
     paced_s = (
         (known_s[each.host] - data_s.get(each.host, 0.0)) * float(np.exp(-of.of_first(each.host)))
         for each in alike if each.host in known_s

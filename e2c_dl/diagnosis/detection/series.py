@@ -44,6 +44,7 @@ WORTH = 0.01
 BASE_SHARE = 0.25  # of the windows: so long must an element be fast for this to be its own normal
 SURE = 7.0  # standard errors: as far, noise is not even where a host is noisier than usual for a while
 BESIDE = 0.25  # of what the greatest stretch takes longer: what is less, and not SURE, is noise beside it
+NOTHING = 0.01  # of the time that the greatest stretch takes longer: as many times longer, but of next to no time
 NEAR_THEM = 0.25  # of what the lesser of two neighbours departs by: what departs by less is normal between them
 
 
@@ -210,18 +211,23 @@ class Judged:
 
     @property
     def clear(self) -> Judged:
-        """This without stretches that noise may well be, and that take little longer beside another.
+        """This without stretches that noise may well be, and that take little longer beside another, or nothing.
 
         Not of links, where a few late messages tell why.
         """
         levelled, rows = self.levelled, rows_of(self.departs)
         beyond = (levelled.levels - self.reference) * levelled.lengths
         longer = np.array([float(beyond[start:stop].sum()) for start, stop in rows])
+        firsts = [start for start, _ in levelled.found]
+        excess_s = np.add.reduceat(levelled.series.spent_s - self._expected_s, firsts)
+        costs_s = [float(excess_s[start:stop].sum()) for start, stop in rows]
+        most_s = max(costs_s, default=0.0)
         kept = self.departs.copy()
-        for (start, stop), own in zip(rows, longer.tolist(), strict=True):
+        for (start, stop), own, cost_s in zip(rows, longer.tolist(), costs_s, strict=True):
             mean = own / levelled.lengths[start:stop].sum()
             surely = mean * np.sqrt(levelled.told_by[start:stop].sum()) >= SURE * levelled.noise
-            kept[start:stop] = surely or own >= BESIDE * longer.max()
+            matters = most_s <= 0 or cost_s >= NOTHING * most_s
+            kept[start:stop] = matters and (surely or own >= BESIDE * longer.max())
         return self.only(kept)
 
     def only(self, departs: npt.NDArray[np.bool_]) -> Judged:

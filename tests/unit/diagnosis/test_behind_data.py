@@ -62,6 +62,13 @@ def test_others_are_slow_by_themselves(back: tuple[float, ...], later_ns: int) -
     assert behind([slow("a", "b", EVEN), slow("b", "a", back, later_ns=later_ns)])[0] == []
 
 
+def test_of_data_that_others_wait_behind_those_that_are_clearly_late_are_even() -> None:
+    slow_at_times = (3.0, 3.02, 3.0, 3.01, 3.0, 3.01, *[1.15, 1.4, 1.2, 1.3] * 2)  # its window opens, too
+    waiting = tuple(1 + (each - 1) * 1.4 for each in UNEVEN) + (1.1,) * 4
+    assert behind([slow("a", "b", slow_at_times), slow("b", "a", waiting)])[0] == [("b", "a")]
+    assert behind([slow("a", "b", (3.0, 1.8, 2.3, 2.6, 2.0, 2.9, *[1.2] * 8)), slow("b", "a", waiting)])[0] == []
+
+
 def test_nobody_waits_behind_data_that_losses_make_late() -> None:
     assert behind([slow("a", "b", tuple(2 * each for each in UNEVEN)), slow("b", "a", UNEVEN)])[0] == []
     assert behind([slow("b", "a", UNEVEN)]) == ([], [])
@@ -82,6 +89,13 @@ def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
     late.judged.windows[begins : begins + 10] = True
     assert behind_data([late], {("b", "a"): back.link}) == ([], [("a", "b")] if opens else [])
     assert behind_data([late], {}) == ([], [])
+
+
+def test_who_is_later_by_more_after_its_window_was_open_is_not_late_at_first() -> None:
+    times = (*UNEVEN[:2], *[1.0] * 4, *[3.0] * 3, *[1.0] * 13)
+    late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
+    late.judged.windows[:] = np.array(times) > 1
+    assert behind_data([late], {("b", "a"): back.link}) == ([], [])
 
 
 @pytest.mark.parametrize(("begins", "waits"), [(0, True), (12, False)])

@@ -86,6 +86,30 @@ def served(nbytes: list[int], rate_bps: float, late_s: list[float]) -> ObservedL
     )
 
 
+def counted(link: ObservedLink, again_at: set[int]) -> ObservedLink:
+    """``link`` with what its sender's socket counted: an iteration for each pair of messages."""
+    table = np.zeros(len(link.rows) // 2, dtype=LINK_ITERATION)
+    table["iteration"] = np.arange(len(table))
+    table["start_ns"] = link.rows["send_start_ns"][::2]
+    table["end_ns"] = np.append(table["start_ns"][1:], link.rows["recv_end_ns"][-1])
+    table["segments"], table["retransmissions"] = 560, [1.0 * (place in again_at) for place in range(len(table))]
+    total = table[:1].copy()
+    total["segments"], total["retransmissions"] = table["segments"].sum(), table["retransmissions"].sum()
+    traffic = LinkTraffic(src=0, dst=1, connections=1, per_iteration=table, total=total, is_data=True)
+    return replace(link, traffic=traffic)
+
+
+@pytest.mark.parametrize(
+    ("again_at", "part"),
+    [({0, 8, 16}, Part.LOSS), ({5, 13, 21}, Part.RATE), (set(), Part.RATE)],  # each window halved; long after; never
+)
+def test_messages_that_are_later_soon_after_few_losses_lose_segments(again_at: set[int], part: Part) -> None:
+    longer = [1.5, 1.3, 1.1, 0.9, 0.75, 0.6, 0.5, 0.4] * 3  # a window that was halved, and grows again
+    link = served([200_000, 400_000] * 24, 8e6, [each * took_s for each in longer for took_s in (0.21, 0.63)])
+    kind = kind_of(counted(link, again_at), np.ones(48, dtype=bool))
+    assert kind.part is part
+
+
 def test_small_messages_beside_large_ones_are_no_scatter() -> None:
     kind = kind_of(served([54, 400_000] * 20, 4e6, [0.0] * 40), np.ones(40, dtype=bool))
     assert (kind.part, kind.rate) == (Part.RATE, pytest.approx(2.0, rel=1e-6))

@@ -87,6 +87,17 @@ def test_what_recurs_did_so_in_the_warm_up_if_messages_are_as_late_there_at_its_
     assert by_windows == each.stretches
 
 
+@pytest.mark.parametrize(("times", "begins"), [(1.2, SLOW.start), (2.0, 2)])
+def test_on_machines_what_is_little_beside_the_rest_is_no_beginning(times: float, begins: int) -> None:
+    took_s = np.full(COUNT, TOOK_S)
+    took_s[2:4] *= times  # TCP's window opens
+    took_s[SLOW] *= 3
+    each = judged(carried(took_s))
+    assert len(each.stretches.begins_s) == 2
+    served_s = np.cumsum(took_s) - took_s
+    assert told_when(each, Kind(part=Part.RATE), None).onset_s == pytest.approx(served_s[begins])
+
+
 def test_losses_begin_with_the_first_late_message_though_no_window_shows_it() -> None:
     took_s = np.full(COUNT, TOOK_S)
     took_s[SLOW.start :] *= 3

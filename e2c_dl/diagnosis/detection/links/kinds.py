@@ -26,7 +26,7 @@ meanwhile; where it is there for OFTEN of them, others need not be as designed. 
 sender: where they wait there, unevenly long, for the one before to leave, they are not late by a delay. And each may
 be late by less than the one before, clearly and for long: a window that was halved grows again. Where the sender's
 socket was looked at and sent nothing again, nothing was lost, however the messages scatter; nor is loss why, where it
-sent fewer segments again than RESENT of the messages that would have lost some.
+sent fewer segments again than RESENT of the messages that would have lost some, unless those soon after are the later.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import MAD_OF_NORMAL, Doubles
-from e2c_dl.diagnosis.detection.links.sending_again import shrinks, takes_sending_again
+from e2c_dl.diagnosis.detection.links.sending_again import later_after_losses, shrinks, takes_sending_again
 from e2c_dl.diagnosis.links import ObservedLink, after_delay_ns, services_ns
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.ethernet import wire_bits_of
@@ -51,8 +51,7 @@ UNEVEN = 0.02  # of what a message takes: TCP fills a link no more evenly
 LATEST = 0.9  # of the messages: those beyond may have been read late, or sent again
 LEAST_MESSAGES = 8  # fewer agree with anything
 TELLING = 0.01  # of what the largest takes: smaller ones, such as a barrier's, show no rate
-LATE_SHARE = 0.01
-LEAST_LATE = 3  # messages
+LATE_SHARE, LEAST_LATE = 0.01, 3  # of the messages; messages
 LATE_PART = 0.25
 SCATTER, LEAST_SCATTERED = 0.12, 10  # messages
 MAY_SCATTER, MOSTLY = 0.06, 0.8  # of messages that tell neither rate nor delay: losses would do that, too
@@ -198,7 +197,8 @@ class _Fit:
 
     def may_be_lost(self, messages: int) -> bool:
         """Whether so many of its messages may be as they are because of what was sent again."""
-        return self._link.most_lost >= RESENT * messages
+        its = np.flatnonzero(self._departs)[self.telling]
+        return self._link.most_lost >= RESENT * messages or later_after_losses(self._link, its)
 
     def rate(self, delay_ns: float) -> float:
         """The rate that suits the messages best, with that delay."""
@@ -296,5 +296,5 @@ class _Fit:
         return tuple(np.bincount(pair, values[chosen]).astype(np.float64) for values in each)
 
     def _services_ns(self, delay_ns: float) -> Doubles:
-        all_ns = services_ns(self._link.rows, self._link.designed_delay_ns + round(delay_ns))
-        return np.asarray(all_ns[self._departs], dtype=np.float64)
+        delays_ns = self._link.designed_delay_ns + round(delay_ns)
+        return np.asarray(services_ns(self._link.rows, delays_ns)[self._departs], dtype=np.float64)

@@ -73,7 +73,7 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
             certain = late_ns > 0 and _late_alike(each, chosen, late_ns)
         kind = Kind(part=Part.DELAY, delay_ns=late_ns) if late_ns else kind
     comes_or_goes = kind.part is Part.DELAY and not each.judged.departs.all()
-    if comes_or_goes and as_designed.exact and waited_ns(each.link, each.of.messages(windows)) < kind.delay_ns / 2:
+    if comes_or_goes and waited_ns(each.link, each.of.messages(windows)) < kind.delay_ns / 2:
         kind = Kind(part=Part.RATE, rate=each.judged.slowdown)
     elif comes_or_goes and as_designed.exact and not certain:
         later_s = each.judged.during().mapped(lambda values: values * kind.delay_ns / 1e9)

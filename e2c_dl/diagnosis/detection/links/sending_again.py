@@ -5,12 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.links import ObservedLink
 
 NEAR = 0.1  # to what sending again takes: so near to it that may be why
 TIME_OUT_NS = 200e6  # the least after which TCP sends again what nobody acknowledges
 SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
+SOON, LONG = 1, 3  # iterations after which something was sent again: a window is still halved, and may have grown
+LEAST_EACH, LATER = 8, 1.5  # messages soon after that, and long after; times later that the first are
 
 
 def shrinks(late_ns: Doubles) -> bool:
@@ -28,3 +32,23 @@ def takes_sending_again(late_ns: float, round_trip_ns: float) -> bool:
 def is_near(late_ns: float, of_ns: float) -> bool:
     """Whether what is late by ``late_ns`` is so by ``of_ns``."""
     return abs(late_ns - of_ns) <= NEAR * of_ns
+
+
+def later_after_losses(link: ObservedLink, chosen: npt.NDArray[np.intp]) -> bool:
+    """Whether of the messages ``chosen`` those soon after its socket sent again are clearly later than others.
+
+    TCP halves its window then, which grows again; a lower rate serves both alike. False where too few are of a kind, or
+    nobody looked at its socket.
+    """
+    if link.traffic is None or not len(link.traffic.per_iteration):
+        return False
+    table = link.traffic.per_iteration
+    row = np.searchsorted(table["start_ns"], link.rows["recv_end_ns"][chosen], side="right") - 1
+    places = np.arange(len(table))
+    latest = np.maximum.accumulate(np.where(table["retransmissions"] >= 0.5, places, -len(table) - LONG))
+    since = np.where(row >= 0, row - latest[row], len(table))
+    late = (link.services_ns / np.maximum(1, link.expected_ns) - 1)[chosen]
+    soon, long = late[since <= SOON], late[since >= LONG]
+    if min(len(soon), len(long)) < LEAST_EACH:
+        return False
+    return bool(np.median(soon) >= LATER * max(0.0, float(np.median(long))) and np.median(soon) > 0)

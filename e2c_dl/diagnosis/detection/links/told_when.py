@@ -6,9 +6,13 @@
     what recurs           |-o-x---##---##|      back into the warm-up (o), where messages are as late, at its period:
                                                 windows that have to open make others late, between (x)
     losses                |---o---o######|      from the first late message on: most meet no loss, and tell nothing
+    on machines           |-o---####---o-|      without what is little beside the rest: windows of TCP's that open, busy
+                                                readers
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +23,8 @@ from e2c_dl.diagnosis.detection.links.tcp_simulated import at_least_ns, later_th
 from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import MOST_UNEVEN, Stretches, When, at_moments
+
+LITTLE = 0.25  # of what another stretch departs by
 
 
 def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretches:
@@ -32,7 +38,7 @@ def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretch
         slow = [times for times in kind.slow if times[1] > served_s.min()]
         return at_moments(slow, each.iteration_at(slow[0][0]))
     if would_ns is None:
-        return found
+        return found if found.when is When.PERIODIC else _most_of(each)
     before = served_s < found.onset_s
     if found.when is When.PERIODIC:
         least_ns = at_least_ns(link, would_ns) * np.sqrt(each.judged.slowdown)  # nearer to what it is than to design
@@ -48,6 +54,17 @@ def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretch
             onset_s = float(served_s[late][0])
             return at_moments([(onset_s, found.ends_s[-1])], each.iteration_at(onset_s), lasts=True)
     return found
+
+
+def _most_of(each: JudgedLink) -> Stretches:
+    """When ``each`` departs, without stretches in which it does by little beside another one, and so little in all."""
+    levelled, departs, rows = each.judged.levelled, each.judged.departs.copy(), rows_of(each.judged.departs)
+    beyond = np.expm1(levelled.levels - each.judged.reference)
+    most = np.array([beyond[start:stop].max() for start, stop in rows])
+    in_all = np.array([beyond[start:stop] @ levelled.lengths[start:stop] for start, stop in rows])
+    for row in np.flatnonzero((most < LITTLE * most.max()) & (in_all < LITTLE * in_all.max())):
+        departs[slice(*rows[row])] = False
+    return replace(each, judged=each.judged.only(departs)).stretches
 
 
 def _recurs(apart_s: float, period_s: float) -> bool:

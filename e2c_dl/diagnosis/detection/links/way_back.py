@@ -32,11 +32,11 @@ from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
 
-LESS = 0.75  # of what the data that acknowledgements wait behind are late by themselves
 UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside the lower; beside the median
 LATE, MEANWHILE = 1.1, 0.7  # times as long as designed; of what messages are late, beside the other way
 EARLY = 0.75  # of what messages are late, in the first half of the run
-LEAST_MESSAGES = 8
+LATEST = 0.9  # of the messages
+LEAST_MESSAGES, LEAST_EVEN = 8, 5  # that depart; clearly
 
 
 def behind_data(
@@ -60,9 +60,12 @@ def behind_data(
 def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink) -> bool:
     """Whether ``each`` is later than designed by what ``back``, the other way, is slower."""
     own, other = _times_longer(each), _times_longer(back)
-    if each.judged.excess_s > LESS * back.judged.excess_s or min(len(own), len(other)) < LEAST_MESSAGES:
+    if each.judged.excess_s > back.judged.excess_s or min(len(own), len(other)) < LEAST_MESSAGES:
         return False
-    usual, most = np.quantile(other, (0.5, 0.75))  # some of its messages it carried as designed yet
+    clearly = other[other - 1 >= (np.quantile(other, LATEST) - 1) / 2]  # some it carried as designed, or nearly
+    usual, most = np.quantile(clearly, (0.5, 0.75))
+    if len(clearly) < LEAST_EVEN:
+        return False
     return bool(most <= EVENLY * usual and _is_late_beside(each, back.link.rows[_late(back)]))
 
 
@@ -75,14 +78,18 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
 
 
 def _is_late_at_first(each: JudgedLink) -> bool:
-    """Whether ``each`` is late in the first half of the run, from its beginning on, and hardly later."""
-    if not each.judged.windows[:2].any():
+    """Whether ``each`` is late in the first half of the run, from its beginning on, and hardly later, nor by more."""
+    windows = each.judged.windows
+    if not windows[:2].any():
         return False
     late = _late(each)
     half_s = each.of.series.until_s / 2
     early = (each.link.rows["send_start_ns"] - each.link.began_ns) / 1e9 < half_s
     late_ns = (each.link.services_ns - each.link.expected_ns)[late]
-    return bool(late_ns[early[late]].sum() >= EARLY * late_ns.sum())
+    ends = int(np.argmax(windows)) + int(np.argmin(np.append(windows[np.argmax(windows) :], False)))
+    again = each.of.messages(windows & (np.arange(len(windows)) >= ends))[late]
+    by_more = again.any() and late_ns[again].mean() > late_ns[~again].mean()  # a window that was opened stays so
+    return bool(late_ns[early[late]].sum() >= EARLY * late_ns.sum() and not by_more)
 
 
 def _is_late_beside(each: JudgedLink, beside: MessageArray) -> bool:
