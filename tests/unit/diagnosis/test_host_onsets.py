@@ -57,3 +57,11 @@ def test_a_host_that_is_slow_by_turns_is_held_to_what_it_is_designed_to_take() -
     assert expected_s == pytest.approx(USUAL_S, rel=1e-6)
     assert observed_s == pytest.approx(2 * USUAL_S, rel=0.05)
     assert observed_s / found.slowdown < 0.85 * USUAL_S, "a mean tells what it took in all"
+
+
+@pytest.mark.parametrize(("early", "onset"), [(5.0, SLOW_FROM), (300.0, FIRST + 5)])
+def test_what_is_many_times_longer_for_next_to_no_time_is_not_when_a_host_became_slow(early: float, onset: int) -> None:
+    values = np.random.default_rng(1).normal(0, 0.05, ITERATIONS - FIRST)
+    values[5:7] += np.log(early)
+    values[SLOW_FROM - FIRST :] += np.log(3000.0)  # data of microseconds: who loads some takes as many times longer
+    assert judged(values).stretches.onset_iteration == onset

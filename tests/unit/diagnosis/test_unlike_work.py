@@ -83,3 +83,27 @@ def test_an_iteration_whose_own_span_is_lost_is_no_window() -> None:
     assert found is not None
     assert 9 not in found.series.iterations
     assert np.isfinite(found.series.begins_s).all()
+
+
+@pytest.mark.parametrize(
+    ("hardware", "said"),
+    [("board", "2 others of that hardware take less than 100 µs"), ("", None), ("unlike", None)],
+)
+def test_who_loads_data_for_long_where_others_take_no_time_for_it_is_named(hardware: str, said: str | None) -> None:
+    run = vw.run(Allreduce, size=3, iterations=ITERATIONS, on_hosts=vw.hosts(3, of=vw.profile()))
+    ranks = [replace(rank, spans=_loaded_in(rank.spans, 0 if rank.rank else 50_000_000)) for rank in run.trace.ranks]
+    known = {host.name: hardware + (host.name if hardware == "unlike" else "") for host in run.hosts}
+    reference = replace(run.reference(), hardware=known, modelled=False)
+    found = analyse(Trace(ranks=tuple(ranks), facts={}), reference).findings
+    told = [each for each in found if each.part is Part.DATA]
+    assert bool(told) is (said is not None)
+    if said is not None:
+        assert (told[0].element.src, said in told[0].evidence) == ("edge-1", True)
+
+
+def _loaded_in(spans: np.ndarray, took_ns: int) -> np.ndarray:
+    """``spans``, whose batches are loaded at once, or in some of the time before."""
+    changed = spans.copy()
+    loads = changed["phase"] == Phase.DATA
+    changed["start_ns"][loads] = changed["end_ns"][loads] - took_ns
+    return changed
