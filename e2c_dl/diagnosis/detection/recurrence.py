@@ -21,7 +21,7 @@ factor of HALF_AS_MUCH_MORE apart. Where many others that are alike tell the noi
 as much, but not in its lower windows, need be less far beyond a split of noise (drawn, of as much noise as the others
 have, none of 10,000; of twice as much one in a hundred of 12 windows, one in 500 of 30). So few that nothing could
 recur in them are so only if PLAIN times the noise that is left apart (of normal noise one of 50,000 series of 7 windows
-is 23 times, of 10 windows 13 times).
+is 23 times, of 10 windows 13 times), or if there is as wide a gap between them beside the noise that many others have.
 
 Of more than MOST_WINDOWS, values are split in two all the same. Periods are folded about the strongest frequencies only
 (:func:`recurring_of_many`), where values alone do not tell.
@@ -58,6 +58,7 @@ HALF_AS_MUCH_MORE = float(np.log(1.5))
 PLAIN, LEAST_OF_PLAIN = 25.0, 7  # times the noise that is left; windows
 NORMAL_SPLIT, ABOVE_NORMAL = 1.33, 4.5  # of normal noise: times the root of windows; and so far from any other
 ABOVE_UNLIKE, UNLIKE = 2.0, 2.5  # the same, of what varies so many times as much as others that are alike
+AS_EVEN = 3.0  # times the noise of others: what so few windows leave of it by chance
 ASTRAY = 0.25  # of the windows that are slow, or are not, if those are fewer
 SHARE_OF_UNLIKE = 0.25  # of its windows that are slow: fewer that are late by far are anybody's
 
@@ -113,7 +114,16 @@ def by_turns(values: Doubles, known_noise: float | None = None) -> npt.NDArray[n
     if known_noise is not None and _unlike(values, levels.touched, known_noise):
         least = of_noise + ABOVE_UNLIKE
     clear = count >= LEAST_WINDOWS and levels.clear >= least * levels.left and levels.apart > HALF_AS_MUCH_MORE
+    if known_noise is not None and count < LEAST_WINDOWS:
+        clear = _far_beyond(values, levels.touched, known_noise)
     return levels.touched if clear or levels.plain else None
+
+
+def _far_beyond(values: Doubles, touched: npt.NDArray[np.bool_], known_noise: float) -> bool:
+    """Whether each of a few windows ``touched`` is far beyond all others, which are as even as many others' are."""
+    even = values[~touched].std(ddof=1) <= AS_EVEN * known_noise
+    gap = float(values[touched].min() - values[~touched].max())
+    return bool(even and gap > max(HALF_AS_MUCH_MORE, PLAIN * known_noise))
 
 
 def _unlike(values: Doubles, touched: npt.NDArray[np.bool_], known_noise: float) -> bool:

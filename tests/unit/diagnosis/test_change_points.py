@@ -62,6 +62,19 @@ def test_few_windows_that_are_plainly_slow_by_turns_are_told() -> None:
     assert by_turns(20 * noise + 1.6 * slow) is None, "not plainly"
 
 
+def test_few_windows_that_are_far_beyond_others_are_slow_by_turns_unevenly() -> None:
+    values = np.array([1.19, 1.61, 0.02, 1.29, 0.01, 1.2, 0.0, 1.16])  # slow for more or less of each window
+    assert by_turns(values) is None, "they may be as noisy"
+    found = by_turns(values, known_noise=0.005)
+    assert found is not None
+    assert (found == (values > 1)).all()
+    assert by_turns(values, known_noise=0.1) is None, "as noise of others has it"
+    assert by_turns(values / 5, known_noise=0.005) is None, "hardly slower"
+    for times in (1.0, 3.0):
+        noise = (np.random.default_rng(seed).normal(0.0, times * 0.2, 9) for seed in range(500))
+        assert not [each for each in noise if by_turns(each, known_noise=0.2) is not None]
+
+
 def test_a_series_of_many_windows_is_pooled() -> None:
     values = np.zeros(20_000)
     values[3000:] = 1.0
