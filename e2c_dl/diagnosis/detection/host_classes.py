@@ -9,13 +9,12 @@ import numpy as np
 
 from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.batches import PerSample, nearest
-from e2c_dl.diagnosis.detection.host_series import BY_BATCH, HostSeries
+from e2c_dl.diagnosis.detection.host_series import AT_ONCE_S, BY_BATCH, HostSeries
 from e2c_dl.diagnosis.detection.series import CERTAINTY
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.references import UNKNOWN
 
 ALIKE = 0.1  # as logarithms: sizes of batches that are no further apart count as one
-AT_ONCE_S = 1e-4  # what is over at once takes less: no scheduler is more even
 NOT_KNOWN = ("", UNKNOWN)
 LEAST_AT_ONCE = 2  # hosts that tell that it may be
 ITSELF = "at its fastest it took"
@@ -42,12 +41,17 @@ class HostClass:
         alike = [each.of_pivot(per_sample) for each in several]
         return cls(alike=alike, per_sample=per_sample, first=design.reference.batch_sizes)
 
-    def alone(self, base: float) -> tuple[float, str]:
-        """(what its only host is held to, as a logarithm; what that is, for people), which is itself at ``base``.
+    @property
+    def usually_at_once(self) -> bool:
+        """Whether as many others, and enough, take no time for it."""
+        return self.at_once >= max(LEAST_AT_ONCE, len(self.alike))
 
-        Or others who are done at once, if there are enough.
+    def held_to(self, base: float) -> tuple[float, str]:
+        """(what a host that is itself at ``base`` is held to, as a logarithm; what that is, for people).
+
+        Itself, or others who take no time for it.
         """
-        if self.at_once < LEAST_AT_ONCE or base <= np.log(AT_ONCE_S):
+        if not self.usually_at_once or base <= np.log(AT_ONCE_S):
             return base, ITSELF
         return float(np.log(AT_ONCE_S)), f"{self.at_once} others of that hardware take less than"
 
@@ -104,12 +108,12 @@ def classes(
 
     ``at_once``: hosts that have no series, since they took no time for what they did.
     """
-    hardware_of = design.reference.hardware
-    idle = [hardware_of.get(host, "") for host in at_once]
+    hardware_of, batches = design.reference.hardware, design.reference.batch_sizes
+    done: list[tuple[str, ...]] = [(hardware_of.get(host, ""), str(batches.get(host, 1))) for host in at_once]
     found: dict[tuple[str, ...], list[HostSeries]] = {}
     for each in every:
         hardware = hardware_of.get(each.host, "")
-        batch = design.reference.batch_sizes.get(each.host, 1)
+        batch = batches.get(each.host, 1)
         same: tuple[str, ...] = (hardware,)
         if hardware == UNKNOWN:
             same = (hardware, each.host)
@@ -119,8 +123,7 @@ def classes(
             same = (hardware, str(each.spans))
         found.setdefault(same, []).append(each)
     return [
-        replace(
-            HostClass.of(alike, design), known=of not in NOT_KNOWN, at_once=0 if of in NOT_KNOWN else idle.count(of)
-        )
-        for (of, *_), alike in found.items()
+        replace(HostClass.of(alike, design), known=known, at_once=done.count(same) if known else 0)
+        for same, alike in found.items()
+        for known in [same[0] not in NOT_KNOWN]
     ]

@@ -50,6 +50,8 @@ PHASES = {
 }
 BY_BATCH = frozenset({Part.COMPUTE, Part.DATA})
 """What takes longer of larger batches."""
+OFTEN = 0.5  # of the iterations
+AT_ONCE_S = 1e-4  # of loading data: who takes no time for it counts as that, for no scheduler is more even
 PER_SPAN = frozenset({Part.STEP, Part.REDUCE, Part.EVALUATION, Part.CHECKPOINT})
 
 
@@ -154,6 +156,9 @@ def host_series(
     slowed = not design.reference.paced or PHASES[part] <= PACED
     speed = design.speed(rank.host) if slowed else Piecewise.constant(1.0)
     normal_s = _per_iteration(spans, speed.between(begin_s, end_s), iterations)
+    if part is Part.DATA and not design.reference.modelled and spent_s.any():  # later, or at times
+        at_once = (counts > 0) & (spent_s == 0)
+        spent_s, normal_s = np.where(at_once, AT_ONCE_S, spent_s), np.where(at_once, AT_ONCE_S, normal_s)
     spent_s, normal_s = spent_s * ran, normal_s * ran
     chosen = (spent_s > 0) & (np.arange(iterations) >= warm_up(iterations))
     if part is Part.REDUCE and chosen.any():
@@ -172,6 +177,17 @@ def host_series(
         host=rank.host, part=part, series=series, factors=spent_s[chosen] / normal_s[chosen],
         spans=int(np.median(counts[chosen])), samples=None if samples is None else samples[chosen],
     )  # fmt: skip
+
+
+def is_at_once(rank: RankTrace, part: Part) -> bool:
+    """Whether its host loads data, if that is ``part``, in most iterations after warm-up, and takes no time for it."""
+    if part is not Part.DATA:
+        return False
+    iterations = int(rank.of(Phase.ITERATION)["iteration"].max()) + 1
+    spans = _spans(rank, PHASES[part], iterations)
+    spans = spans[spans["iteration"] >= warm_up(iterations)]
+    often = len(np.unique(spans["iteration"])) >= OFTEN * (iterations - warm_up(iterations))
+    return bool(len(spans) and often and (spans["end_ns"] == spans["start_ns"]).all())
 
 
 def _usual(counts: Doubles) -> float:

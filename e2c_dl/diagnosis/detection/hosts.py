@@ -34,7 +34,7 @@ from e2c_dl.diagnosis.design import Design
 from e2c_dl.diagnosis.detection.blameless import without_common, without_usual
 from e2c_dl.diagnosis.detection.change_points import noise_of
 from e2c_dl.diagnosis.detection.host_classes import ITSELF, HostClass, classes
-from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series
+from e2c_dl.diagnosis.detection.host_series import BY_BATCH, PHASES, HostSeries, host_series, is_at_once
 from e2c_dl.diagnosis.detection.host_verdicts import (
     HostVerdict,
     about_warm_up,
@@ -93,7 +93,7 @@ def host_departures(
     kept = {rank.host: waits for rank in trusted if (waits := Kept.of(rank, design)) is not None}
     for part in parts:
         known = _series(part, trusted, kept, design, left_out)
-        comparable = classes(known, design, _at_once(part, trusted, known))
+        comparable = classes(known, design, [each.host for each in trusted if is_at_once(each, part)])
         of_host = {each.host: each.series.values for of in comparable for each in of.alike}
         values = [of_host[each.host] for each in known]
         noise = in_common([noise_of(each) for each in values], [len(each) for each in values])
@@ -141,12 +141,6 @@ def _series(
     return [each for each in every if each is not None]
 
 
-def _at_once(part: Part, ranks: Sequence[RankTrace], known: Sequence[HostSeries]) -> list[str]:
-    """Hosts that load data, and take no time for it."""
-    loading = {rank.host for rank in ranks if part is Part.DATA and len(rank.of(Phase.DATA))}
-    return sorted(loading - {each.host for each in known})
-
-
 def _tells_samples(rank: RankTrace) -> bool:
     """Whether its trace tells of how many samples its gradients are."""
     return bool((rank.of(Phase.FORWARD)["seq"] > 0).all())
@@ -178,18 +172,14 @@ def _in_class(
         return found, [*_unsure(of, found, part, OF_FIRST, design)]
     if len(alike) >= (MIN_PEERS if design.of_hosts else 2) and not design.reference.modelled:
         own, limitations = without_common(of, own, part, design, _layers(alike, design))
-    if len(alike) == 1:
+    if len(alike) == 1 and not of.usually_at_once:
         if part is Part.COMPUTE:
             limitations.append(unjudged(alike[0].host, "computes slower all the time", ALONE))
-        elif of.known and _matters(alike[0], design) and not of.at_once:
+        elif of.known and _matters(alike[0], design):
             alone = f"no other host of that hardware has a like {part.value}"
             limitations.append(unjudged(alike[0].host, f"is slower in its {part.value} all the time", alone))
-        (one,) = own
-        if part is not Part.COMPUTE and np.ptp(alike[0].factors) > FACTOR_CHANGES * alike[0].factor:
-            (one,) = levelled([alike[0].at_least(one)], turns=True)
-        held_to, compared = of.alone(one.base)
-        judged = one.judged(held_to, of.unsure(alike[0])).clear
-        return [HostVerdict(of=alike[0], judged=judged, compared=compared)], limitations
+    if len(alike) == 1 or of.usually_at_once:
+        return [_by_itself(of, each, one) for each, one in zip(alike, own, strict=True)], limitations
     paced_s = (
         (known_s[each.host] - data_s.get(each.host, 0.0)) * float(np.exp(-of.of_first(each.host)))
         for each in alike if each.host in known_s
@@ -200,6 +190,13 @@ def _in_class(
         found, usual = without_usual(found, part, design, _layers(alike, design))
         limitations += usual
     return found, [*limitations, *_unsure(of, found, part, OF_PEERS, design)]
+
+
+def _by_itself(of: HostClass, each: HostSeries, one: Levelled) -> HostVerdict:
+    if each.part is not Part.COMPUTE and np.ptp(each.factors) > FACTOR_CHANGES * each.factor:
+        (one,) = levelled([each.at_least(one)], turns=True)
+    held_to, compared = of.held_to(one.base)
+    return HostVerdict(of=each, judged=one.judged(held_to, of.unsure(each)).clear, compared=compared)
 
 
 def _kept_waiting(of: HostClass, design: Design) -> list[HostVerdict]:

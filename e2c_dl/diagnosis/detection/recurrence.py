@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
+from e2c_dl.diagnosis.detection.noise import LEAST_NOISE
 
 LEAST = 3  # times: of two, nothing recurs
 LEAST_WINDOWS = 12
@@ -121,9 +122,10 @@ def by_turns(values: Doubles, known_noise: float | None = None) -> npt.NDArray[n
 
 def _far_beyond(values: Doubles, touched: npt.NDArray[np.bool_], known_noise: float) -> bool:
     """Whether each of a few windows ``touched`` is far beyond all others, which are as even as many others' are."""
-    even = values[~touched].std(ddof=1) <= AS_EVEN * known_noise
+    noise = max(LEAST_NOISE, known_noise)
+    even = values[~touched].std(ddof=1) <= AS_EVEN * noise
     gap = float(values[touched].min() - values[~touched].max())
-    return bool(even and gap > max(HALF_AS_MUCH_MORE, PLAIN * known_noise))
+    return bool(even and gap > max(HALF_AS_MUCH_MORE, PLAIN * noise))
 
 
 def _unlike(values: Doubles, touched: npt.NDArray[np.bool_], known_noise: float) -> bool:

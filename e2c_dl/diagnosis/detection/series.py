@@ -220,14 +220,15 @@ class Judged:
         longer = np.array([float(beyond[start:stop].sum()) for start, stop in rows])
         firsts = [start for start, _ in levelled.found]
         excess_s = np.add.reduceat(levelled.series.spent_s - self._expected_s, firsts)
-        costs_s = [float(excess_s[start:stop].sum()) for start, stop in rows]
-        most_s = max(costs_s, default=0.0)
+        costs_s = np.array([float(excess_s[start:stop].sum()) for start, stop in rows])
+        most_s = costs_s.max(initial=0.0)
+        nothing = (most_s > 0) & (costs_s < NOTHING * most_s)
+        nothing &= costs_s[nothing].sum() < NOTHING * costs_s.sum()  # all of them together, too
         kept = self.departs.copy()
-        for (start, stop), own, cost_s in zip(rows, longer.tolist(), costs_s, strict=True):
+        for (start, stop), own, is_nothing in zip(rows, longer.tolist(), nothing.tolist(), strict=True):
             mean = own / levelled.lengths[start:stop].sum()
             surely = mean * np.sqrt(levelled.told_by[start:stop].sum()) >= SURE * levelled.noise
-            matters = most_s <= 0 or cost_s >= NOTHING * most_s
-            kept[start:stop] = matters and (surely or own >= BESIDE * longer.max())
+            kept[start:stop] = not is_nothing and (surely or own >= BESIDE * longer[~nothing].max())
         return self.only(kept)
 
     def only(self, departs: npt.NDArray[np.bool_]) -> Judged:

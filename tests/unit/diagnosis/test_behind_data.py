@@ -66,7 +66,10 @@ def test_of_data_that_others_wait_behind_those_that_are_clearly_late_are_even() 
     slow_at_times = (3.0, 3.02, 3.0, 3.01, 3.0, 3.01, *[1.15, 1.4, 1.2, 1.3] * 2)  # its window opens, too
     waiting = tuple(1 + (each - 1) * 1.4 for each in UNEVEN) + (1.1,) * 4
     assert behind([slow("a", "b", slow_at_times), slow("b", "a", waiting)])[0] == [("b", "a")]
-    assert behind([slow("a", "b", (3.0, 1.8, 2.3, 2.6, 2.0, 2.9, *[1.2] * 8)), slow("b", "a", waiting)])[0] == []
+    uneven = (3.0, 1.9, 2.4, 2.6, 2.1, 2.9, 3.1, 2.2, *[1.2] * 8)
+    assert behind([slow("a", "b", uneven), slow("b", "a", waiting)])[0] == []
+    few = (*[3.0] * 6, *[1.15, 1.4, 1.2, 1.3] * 13)  # as time-outs are
+    assert behind([slow("a", "b", few), slow("b", "a", waiting)])[0] == []
 
 
 def test_nobody_waits_behind_data_that_losses_make_late() -> None:
@@ -92,10 +95,13 @@ def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
 
 
 def test_who_is_later_by_more_after_its_window_was_open_is_not_late_at_first() -> None:
-    times = (*UNEVEN[:2], *[1.0] * 4, *[3.0] * 3, *[1.0] * 13)
-    late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
-    late.judged.windows[:] = np.array(times) > 1
-    assert behind_data([late], {("b", "a"): back.link}) == ([], [])
+    at_first = (*UNEVEN, *[1.0] * 4)
+    for then, opens in (([3.0] * 6, False), ([3.0], True)):  # one late message is nothing
+        times = (*at_first, *then, *[1.0] * 20)
+        late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
+        late.judged.windows[:] = np.array(times) > 1
+        late.of.series.until_s = 100.0
+        assert behind_data([late], {("b", "a"): back.link}) == ([], [("a", "b")] if opens else [])
 
 
 @pytest.mark.parametrize(("begins", "waits"), [(0, True), (12, False)])

@@ -65,3 +65,11 @@ def test_what_is_many_times_longer_for_next_to_no_time_is_not_when_a_host_became
     values[5:7] += np.log(early)
     values[SLOW_FROM - FIRST :] += np.log(3000.0)  # data of microseconds: who loads some takes as many times longer
     assert judged(values).stretches.onset_iteration == onset
+
+
+def test_what_recurs_is_told_beside_one_iteration_that_takes_most_of_the_time() -> None:
+    values = np.random.default_rng(1).normal(0, 0.05, 400)
+    for first in range(20, 400, 40):
+        values[first : first + 8] += np.log(1.5)
+    values[7] += np.log(800.0)
+    assert len(judged(values).stretches.begins_s) == 11

@@ -95,7 +95,17 @@ def test_on_machines_what_is_little_beside_the_rest_is_no_beginning(times: float
     each = judged(carried(took_s))
     assert len(each.stretches.begins_s) == 2
     served_s = np.cumsum(took_s) - took_s
-    assert told_when(each, Kind(part=Part.RATE), None).onset_s == pytest.approx(served_s[begins])
+    assert told_when(each, Kind(part=Part.RATE), None) == each.stretches, "of a modelled world"
+    assert told_when(each, Kind(part=Part.RATE), None, measured=True).onset_s == pytest.approx(served_s[begins])
+
+
+def test_a_late_message_amid_what_recurs_hides_none_of_it() -> None:
+    took_s = np.full(60, TOOK_S)
+    for first in (5, 13, 30, 37, 50):
+        took_s[first : first + 4] *= 1.6
+    took_s[24:26] *= 8  # as a busy reader does
+    each = judged(carried(took_s))
+    assert told_when(each, Kind(part=Part.RATE), None, measured=True) == each.stretches
 
 
 def test_losses_begin_with_the_first_late_message_though_no_window_shows_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -85,25 +86,61 @@ def test_an_iteration_whose_own_span_is_lost_is_no_window() -> None:
     assert np.isfinite(found.series.begins_s).all()
 
 
+AT_ONCE = "{} others of that hardware take less than 100 µs"
+
+
 @pytest.mark.parametrize(
-    ("hardware", "said"),
-    [("board", "2 others of that hardware take less than 100 µs"), ("", None), ("unlike", None)],
-)
-def test_who_loads_data_for_long_where_others_take_no_time_for_it_is_named(hardware: str, said: str | None) -> None:
-    run = vw.run(Allreduce, size=3, iterations=ITERATIONS, on_hosts=vw.hosts(3, of=vw.profile()))
-    ranks = [replace(rank, spans=_loaded_in(rank.spans, 0 if rank.rank else 50_000_000)) for rank in run.trace.ranks]
-    known = {host.name: hardware + (host.name if hardware == "unlike" else "") for host in run.hosts}
+    ("loads_ms", "hardware", "batches", "named", "said"),
+    [((50, 0, 0), "board", (), {"edge-1"}, AT_ONCE.format(2)),
+     ((50, 200, 0, 0), "board", (), {"edge-1", "edge-2"}, AT_ONCE.format(2)),  # neither is what the other is held to
+     ((50, 0, 0), "", (), set(), ""),
+     ((50, 0, 0), "unlike", (), set(), ""),
+     ((50, 0), "board", (), set(), "no other host of that hardware has a like data loading"),
+     ((50, 0, 0), "board", (32, 1, 1), set(), "no other host of that hardware has a like data loading")],
+)  # fmt: skip
+def test_who_loads_data_for_long_where_others_take_no_time_for_it_is_named(
+    loads_ms: tuple[int, ...], hardware: str, batches: tuple[int, ...], named: set[str], said: str
+) -> None:
+    size = len(loads_ms)
+    run = vw.run(Allreduce, size=size, iterations=ITERATIONS, on_hosts=vw.hosts(size, of=vw.profile()))
+    trace = _loading(run, [[each] * ITERATIONS for each in loads_ms])
+    names = [host.name for host in run.hosts]
+    known = {name: hardware + (name if hardware == "unlike" else "") for name in names}
     reference = replace(run.reference(), hardware=known, modelled=False)
-    found = analyse(Trace(ranks=tuple(ranks), facts={}), reference).findings
-    told = [each for each in found if each.part is Part.DATA]
-    assert bool(told) is (said is not None)
-    if said is not None:
-        assert (told[0].element.src, said in told[0].evidence) == ("edge-1", True)
+    if batches:
+        reference = replace(reference, batch_sizes=dict(zip(names, batches, strict=True)))
+    report = analyse(trace, reference)
+    told = [each for each in report.findings if each.part is Part.DATA]
+    assert {each.element.src for each in told} == named
+    assert any(said in each for each in [*(one.evidence for one in told), *report.limitations])
 
 
-def _loaded_in(spans: np.ndarray, took_ns: int) -> np.ndarray:
-    """``spans``, whose batches are loaded at once, or in some of the time before."""
-    changed = spans.copy()
-    loads = changed["phase"] == Phase.DATA
-    changed["start_ns"][loads] = changed["end_ns"][loads] - took_ns
-    return changed
+def test_data_that_are_late_from_some_iteration_on_are_told_since_then() -> None:
+    run = vw.run(Allreduce, size=3, iterations=ITERATIONS, on_hosts=vw.hosts(3, of=vw.profile()))
+    late = [[0] * 8 + [50] * (ITERATIONS - 8), [0] * ITERATIONS, [0] * ITERATIONS]
+    known = {host.name: "board" for host in run.hosts}
+    report = analyse(_loading(run, late), replace(run.reference(), hardware=known, modelled=False))
+    (told,) = (each for each in report.findings if each.part is Part.DATA)
+    assert (told.element.src, told.when.onset_iteration) == ("edge-1", 8)
+
+
+def test_who_loaded_data_while_it_warmed_up_alone_tells_nothing_of_others() -> None:
+    run = vw.run(Allreduce, size=3, iterations=ITERATIONS, on_hosts=vw.hosts(3, of=vw.profile()))
+    trace = _loading(run, [[50] * ITERATIONS, *[[50, 50, *[None] * (ITERATIONS - 2)]] * 2])
+    known = {host.name: "board" for host in run.hosts}
+    report = analyse(trace, replace(run.reference(), hardware=known, modelled=False))
+    assert not [each for each in report.findings if each.part is Part.DATA]
+
+
+def _loading(run: vw.Run, took_ms: Sequence[Sequence[int | None]]) -> Trace:
+    """The trace of ``run``, whose ranks load each batch so long; None: not at all."""
+    ranks = []
+    for rank, own_ms in zip(run.trace.ranks, took_ms, strict=True):
+        spans = rank.spans.copy()
+        of = np.array([own_ms[each] if 0 <= each < len(own_ms) else 0 for each in spans["iteration"]], dtype=object)
+        loads = spans["phase"] == Phase.DATA
+        lengths_ms = np.array([each or 0 for each in of[loads]], dtype=np.int64)
+        spans["start_ns"][loads] = spans["end_ns"][loads] - lengths_ms * 1_000_000
+        kept = ~loads | np.array([each is not None for each in of])
+        ranks.append(replace(rank, spans=spans[kept]))
+    return Trace(ranks=tuple(ranks), facts={})

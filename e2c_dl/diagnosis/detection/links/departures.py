@@ -228,7 +228,7 @@ def _departure(
         usual_ns = float(link.services_ns[departs].sum()) / slowdown
     expected_bps = bits / usual_ns * 1e9
     would_ns = as_designed.exactly_ns(link)
-    when = told_when(each, kind, would_ns)
+    when = told_when(each, kind, would_ns, measured=not as_designed.exact)
     of = (kind, expected_bps, when)
     evidence = losing_evidence(each, *of) if isinstance(each, LosingLink) else _evidence(each, *of)
     return Departure(

@@ -14,7 +14,7 @@ NEAR = 0.1  # to what sending again takes: so near to it that may be why
 TIME_OUT_NS = 200e6  # the least after which TCP sends again what nobody acknowledges
 SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
 SOON, LONG = 1, 3  # iterations after which something was sent again: a window is still halved, and may have grown
-LEAST_EACH, LATER = 8, 1.5  # messages soon after that, and long after; times later that the first are
+LEAST_EACH, LATER, LATER_BY = 8, 1.5, 0.1  # messages of either; times later those soon after are; of what one takes
 
 
 def shrinks(late_ns: Doubles) -> bool:
@@ -46,9 +46,10 @@ def later_after_losses(link: ObservedLink, chosen: npt.NDArray[np.intp]) -> bool
     row = np.searchsorted(table["start_ns"], link.rows["recv_end_ns"][chosen], side="right") - 1
     places = np.arange(len(table))
     latest = np.maximum.accumulate(np.where(table["retransmissions"] >= 0.5, places, -len(table) - LONG))
-    since = np.where(row >= 0, row - latest[row], len(table))
+    since = np.where(row >= 0, row - latest[row], len(table) + LONG)
     late = (link.services_ns / np.maximum(1, link.expected_ns) - 1)[chosen]
     soon, long = late[since <= SOON], late[since >= LONG]
     if min(len(soon), len(long)) < LEAST_EACH:
         return False
-    return bool(np.median(soon) >= LATER * max(0.0, float(np.median(long))) and np.median(soon) > 0)
+    usual = max(0.0, float(np.median(long)))
+    return bool(np.median(soon) >= max(LATER * usual, usual + LATER_BY))

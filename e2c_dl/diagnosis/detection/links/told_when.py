@@ -6,8 +6,7 @@
     what recurs           |-o-x---##---##|      back into the warm-up (o), where messages are as late, at its period:
                                                 windows that have to open make others late, between (x)
     losses                |---o---o######|      from the first late message on: most meet no loss, and tell nothing
-    on machines           |-o---####---o-|      without what is little beside the rest: windows of TCP's that open, busy
-                                                readers
+    on machines           |-o---####---o-|      without what is little beside the rest: busy readers, windows that open
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import MOST_UNEVEN, Stretches, When, at_moments
 
-LITTLE = 0.25  # of what another stretch departs by
+LITTLE = 0.25  # of what another stretch departs by, and of all
 
 
-def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretches:
+def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None, *, measured: bool = False) -> Stretches:
     """When ``each`` departs, which does as ``kind`` says.
 
-    ``would_ns``, shape (messages,): what each message takes as designed; None: nobody knows.
+    ``would_ns``, shape (messages,): what each message takes as designed; None: nobody knows. ``measured``: on machines.
     """
     link, found = each.link, each.stretches
     served_s, left_s = (link.left_ns - link.services_ns) / 1e9, link.left_ns / 1e9
@@ -38,7 +37,7 @@ def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None) -> Stretch
         slow = [times for times in kind.slow if times[1] > served_s.min()]
         return at_moments(slow, each.iteration_at(slow[0][0]))
     if would_ns is None:
-        return found if found.when is When.PERIODIC else _most_of(each)
+        return _most_of(each) if measured and found.when is not When.PERIODIC else found
     before = served_s < found.onset_s
     if found.when is When.PERIODIC:
         least_ns = at_least_ns(link, would_ns) * np.sqrt(each.judged.slowdown)  # nearer to what it is than to design
@@ -62,7 +61,10 @@ def _most_of(each: JudgedLink) -> Stretches:
     beyond = np.expm1(levelled.levels - each.judged.reference)
     most = np.array([beyond[start:stop].max() for start, stop in rows])
     in_all = np.array([beyond[start:stop] @ levelled.lengths[start:stop] for start, stop in rows])
-    for row in np.flatnonzero((most < LITTLE * most.max()) & (in_all < LITTLE * in_all.max())):
+    little = (most < LITTLE * most.max()) & (in_all < LITTLE * in_all.max())
+    if in_all[little].sum() > LITTLE * in_all.sum():  # each is little, but not all of them
+        return each.stretches
+    for row in np.flatnonzero(little):
         departs[slice(*rows[row])] = False
     return replace(each, judged=each.judged.only(departs)).stretches
 

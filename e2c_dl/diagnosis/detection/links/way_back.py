@@ -35,7 +35,8 @@ from e2c_dl.trace.messages import MessageArray
 UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside the lower; beside the median
 LATE, MEANWHILE = 1.1, 0.7  # times as long as designed; of what messages are late, beside the other way
 EARLY = 0.75  # of what messages are late, in the first half of the run
-LATEST = 0.9  # of the messages
+LATEST, HALF = 0.9, 0.5  # of the messages; of what messages are late
+A_WHILE = 3  # windows on time: one that was opened stays open
 LEAST_MESSAGES, LEAST_EVEN = 8, 5  # that depart; clearly
 
 
@@ -63,9 +64,9 @@ def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink) -> bool:
     if each.judged.excess_s > back.judged.excess_s or min(len(own), len(other)) < LEAST_MESSAGES:
         return False
     clearly = other[other - 1 >= (np.quantile(other, LATEST) - 1) / 2]  # some it carried as designed, or nearly
-    usual, most = np.quantile(clearly, (0.5, 0.75))
-    if len(clearly) < LEAST_EVEN:
+    if len(clearly) < LEAST_EVEN or (clearly - 1).sum() < HALF * (other - 1).sum():
         return False
+    usual, most = np.quantile(clearly, (0.5, 0.75))
     return bool(most <= EVENLY * usual and _is_late_beside(each, back.link.rows[_late(back)]))
 
 
@@ -86,10 +87,21 @@ def _is_late_at_first(each: JudgedLink) -> bool:
     half_s = each.of.series.until_s / 2
     early = (each.link.rows["send_start_ns"] - each.link.began_ns) / 1e9 < half_s
     late_ns = (each.link.services_ns - each.link.expected_ns)[late]
-    ends = int(np.argmax(windows)) + int(np.argmin(np.append(windows[np.argmax(windows) :], False)))
-    again = each.of.messages(windows & (np.arange(len(windows)) >= ends))[late]
-    by_more = again.any() and late_ns[again].mean() > late_ns[~again].mean()  # a window that was opened stays so
-    return bool(late_ns[early[late]].sum() >= EARLY * late_ns.sum() and not by_more)
+    return bool(late_ns[early[late]].sum() >= EARLY * late_ns.sum() and not _is_later_again(each, late, late_ns))
+
+
+def _is_later_again(each: JudgedLink, late: npt.NDArray[np.bool_], late_ns: npt.NDArray[np.float64]) -> bool:
+    """Whether those of its messages that are ``late``, by ``late_ns``, are mostly so by more, and after a while."""
+    windows = each.judged.windows
+    places = np.flatnonzero(windows)
+    follows = np.flatnonzero(np.diff(places) > A_WHILE)
+    if not len(follows):
+        return False
+    again = each.of.messages(windows & (np.arange(len(windows)) > places[follows[0]]))[late]
+    several = min(again.sum(), (~again).sum()) > 0 and again.sum() >= LEAST_EVEN
+    return bool(
+        several and late_ns[again].sum() >= HALF * late_ns.sum() and late_ns[again].mean() > late_ns[~again].mean()
+    )
 
 
 def _is_late_beside(each: JudgedLink, beside: MessageArray) -> bool:
