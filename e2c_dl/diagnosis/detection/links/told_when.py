@@ -62,7 +62,7 @@ def _most_of(each: JudgedLink) -> Stretches:
     most = np.array([beyond[start:stop].max() for start, stop in rows])
     in_all = np.array([beyond[start:stop] @ levelled.lengths[start:stop] for start, stop in rows])
     little = (most < LITTLE * most.max()) & (in_all < LITTLE * in_all.max())
-    if in_all[little].sum() > LITTLE * in_all.sum():  # each is little, but not all of them
+    if most.max() <= 0 or in_all[little].sum() > LITTLE * in_all.sum():  # each is little, but not all of them
         return each.stretches
     for row in np.flatnonzero(little):
         departs[slice(*rows[row])] = False
