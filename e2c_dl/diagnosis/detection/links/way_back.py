@@ -33,6 +33,7 @@ from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
 
 UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside the lower; beside the median
+FALLS = 0.75  # of what the first third of the messages is late: a window that opens
 LATE, MEANWHILE = 1.1, 0.7  # times as long as designed; of what messages are late, beside the other way
 EARLY = 0.75  # of what messages are late, in the first half of the run
 LATEST, HALF = 0.9, 0.5  # of the messages; of what messages are late
@@ -67,7 +68,7 @@ def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink) -> bool:
     if len(clearly) < LEAST_EVEN or (clearly - 1).sum() < HALF * (other - 1).sum():
         return False
     usual, most = np.quantile(clearly, (0.5, 0.75))
-    return bool(most <= EVENLY * usual and _is_late_beside(each, back.link.rows[_late(back)]))
+    return bool(most <= EVENLY * usual and _is_uneven(own) and _is_late_beside(each, back.link.rows[_late(back)]))
 
 
 def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
@@ -75,7 +76,22 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
 
     Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed.
     """
-    return _is_late_at_first(each) and _is_late_beside(each, back.rows)
+    own = _times_longer(each)
+    return _is_late_at_first(each) and (_is_uneven(own) or _falls(own)) and _is_late_beside(each, back.rows)
+
+
+def _is_uneven(times: npt.NDArray[np.float64]) -> bool:
+    """Whether messages that take so many ``times`` as long as designed are late unevenly."""
+    low, high = np.quantile(times, (0.25, 0.75)) if len(times) else (1.0, 1.0)
+    return bool(high >= UNEVENLY * low)
+
+
+def _falls(times: npt.NDArray[np.float64]) -> bool:
+    """Whether the last of them are clearly less late than the first."""
+    if len(times) < LEAST_MESSAGES:
+        return False
+    first, *_, last = (float(np.median(each)) - 1 for each in np.array_split(times, 3))
+    return last <= FALLS * first
 
 
 def _is_late_at_first(each: JudgedLink) -> bool:
@@ -105,17 +121,16 @@ def _is_later_again(each: JudgedLink, late: npt.NDArray[np.bool_], late_ns: npt.
 
 
 def _is_late_beside(each: JudgedLink, beside: MessageArray) -> bool:
-    """Whether ``each`` is late unevenly, and nearly all that it is while messages ``beside`` were under way."""
+    """Whether nearly all that ``each`` is late it is while messages ``beside`` were under way."""
     own, late = _times_longer(each), _late(each)
     if each.link.by_receiver or each.link.designed.loses or len(own) < LEAST_MESSAGES or not late.any():
         return False
-    low, high = np.quantile(own, (0.25, 0.75))
     order = np.argsort(beside["send_start_ns"])
     until_ns = np.append(0, np.maximum.accumulate(beside["recv_end_ns"][order]))  # of those that were sent by then
     sent_before = np.searchsorted(beside["send_start_ns"][order], each.link.rows["recv_end_ns"][late], side="right")
     meanwhile = until_ns[sent_before] >= each.link.rows["send_start_ns"][late]
     late_ns = (each.link.services_ns - each.link.expected_ns)[late]
-    return bool(high >= UNEVENLY * low and late_ns[meanwhile].sum() >= MEANWHILE * late_ns.sum())
+    return bool(late_ns[meanwhile].sum() >= MEANWHILE * late_ns.sum())
 
 
 def with_what_waits(departure: Departure, waiting: Departure | None) -> Departure:
