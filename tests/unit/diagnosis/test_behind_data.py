@@ -17,6 +17,7 @@ from e2c_dl.trace.messages import MESSAGE
 
 NBYTES, RATE_BPS, APART_NS = 500_000, 20e6, 1_000_000_000
 EVEN = (2.0, 2.01, 2.0, 2.02, 2.0, 2.01, 2.0, 2.0, 2.01, 2.0)
+LESS = (1.3, 1.29, 1.28, 1.26, 1.25, 1.24, 1.22, 1.2, 1.19, 1.18)
 UNEVEN = (1.4, 1.7, 2.1, 1.6, 1.9, 1.5, 1.65, 2.0, 1.45, 1.8)
 
 
@@ -82,7 +83,7 @@ def test_nobody_waits_behind_data_that_losses_make_late() -> None:
     ("times", "begins", "opens"),
     [((*UNEVEN, *[1.0] * 12), 0, True),  # late at first, beside data that are not
      ((*[1.0] * 12, *UNEVEN), 12, False),
-     ((*[1.3, 1.29, 1.28, 1.26, 1.25, 1.24, 1.22, 1.2, 1.19, 1.18], *[1.0] * 12), 0, True),  # by little, and less and less
+     ((*LESS, *[1.0] * 12), 0, True),  # evenly, but by less and less
      ((*[1.5] * 10, *[1.0] * 12), 0, False)],  # evenly: a lower rate
 )  # fmt: skip
 def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
