@@ -37,7 +37,9 @@ KINDS = (*(what.value for what in What), "none")
 @click.option("--run", "number", type=int, help="This run of the campaign alone, told in full.")
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="Runs that meet one of these, so many in all.")
 @click.option("--lanes", default=2, show_default=True, help="Processes side by side.")
-@click.option("--keep", type=click.Path(path_type=Path), help="Folder for the trace of --run, and its report.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path), help="Folder for the archive of --run, or of live runs that are wrong."
+)
 @click.option(
     "--into", type=click.Path(path_type=Path), default=KEPT, show_default=True,
     help="Where outcomes are kept, run by run; those that it has of this code are not made again.",
@@ -57,7 +59,9 @@ def main(
     missed = ["it was ended before its first run"]
     try:
         for outcome in (
-            campaign.campaign(seed, runs, lanes, only, known) if live is None else live_campaign(seed, live, known)
+            campaign.campaign(seed, runs, lanes, only, known)
+            if live is None
+            else live_campaign(seed, live, known, keep)
         ):
             done.append(outcome)
             if len(done) % TELL_EVERY == 0:
@@ -89,13 +93,13 @@ def told(seed: int, done: Sequence[Outcome], *, live: bool, write: bool) -> list
     return missed
 
 
-def live_campaign(seed: int, runs: int, known: campaign.Judged) -> Iterator[Outcome]:
+def live_campaign(seed: int, runs: int, known: campaign.Judged, keep: Path | None) -> Iterator[Outcome]:
     """Live runs. Raises: ClickException, unless root asks for them."""
     from benchmarks.diagnosis.live import campaign as live_runs  # what deploys is not needed to simulate
 
     if os.geteuid() != 0:
         raise click.ClickException("diagnosis --live: hosts are namespaces of this machine: run it as root")
-    return live_runs(seed, runs, known)
+    return live_runs(seed, runs, known, keep)
 
 
 def one_run(seed: int, number: int, keep: Path | None, live: bool) -> None:

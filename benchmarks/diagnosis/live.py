@@ -43,13 +43,18 @@ TRIES = 8
 DEPLOYED_WITHIN_S = 240.0
 
 
-def campaign(seed: int, runs: int, known: Judged) -> Iterator[Outcome]:
+def campaign(seed: int, runs: int, known: Judged, kept: Path | None = None) -> Iterator[Outcome]:
     """The first ``runs`` live runs of ``seed``, one after the other: two at once would slow each other.
 
-    Those ``known`` are not run again.
+    Those ``known`` are not run again. Archives of those that are wrong go to ``kept``, by number.
     """
     for number in range(runs):
-        outcome = known.of(seed, number) or judged_run(seed, number)
+        outcome = known.of(seed, number)
+        if outcome is None:
+            own = None if kept is None else kept / f"{seed}-{number}"
+            outcome = judged_run(seed, number, own)
+            if own is not None and outcome.right:
+                shutil.rmtree(own)
         known.keep(outcome)
         yield outcome
 
@@ -73,6 +78,7 @@ def judged_run(seed: int, number: int, kept: Path | None = None) -> Outcome:
             return failed(one, done.stderr.strip()[-500:], time.monotonic() - begun_s)
         archive = open_archive(folder / "archive")
         if kept is not None:
+            shutil.rmtree(kept, ignore_errors=True)  # of a run that was made before
             shutil.copytree(folder / "archive", kept)
         return _judged(one, archive, costs, undisturbed_s, time.monotonic() - begun_s)
 

@@ -30,8 +30,8 @@ STRATEGIES: Sequence[tuple[str, Mapping[str, Setting]]] = (
     ("diloco", {"period": 2}), ("gaia", {"selectivity": 0.5}), ("hop", {}), ("fedat", {}), ("adpsgd", {}),
     ("asyncparameterserver", {}),
 )  # fmt: skip
-"""Those in which neither measured rates nor chance decide who sends to whom: a single run tells what an injection
-costs."""
+"""Measured rates decide who sends how much in ``butterfly``, and chance who asks whom in ``adpsgd``, of the others
+neither: a single run tells what an injection costs."""
 STEPS_AT_ONE = frozenset({"parameterserver", "asyncparameterserver"})
 """Of these one host steps alone: all the time, nobody could tell a slow step from its design."""
 WHATS = {What.COMPUTE: 3, What.DATA: 2, What.STEP: 2, What.RATE: 4, What.DELAY: 3, What.LOSS: 1}

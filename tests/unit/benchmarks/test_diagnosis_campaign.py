@@ -58,9 +58,12 @@ def outcome(
 def test_what_was_judged_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, ran = tmp_path / "judged.jsonl", []
 
-    def judged_now(seed: int, number: int) -> Outcome:
+    def judged_now(seed: int, number: int, kept: Path | None) -> Outcome:
         ran.append(number)
-        return replace(outcome(culprit(), named=("a -> b",)), seed=seed, number=number, rules={"S_w": ("a",)})
+        if kept is not None:
+            kept.mkdir(parents=True)
+        found = replace(outcome(culprit(), named=("a -> b",)), seed=seed, number=number, rules={"S_w": ("a",)})
+        return replace(found, right=number != 1)
 
     monkeypatch.setattr(live, "judged_run", judged_now)
     first = list(live.campaign(4, 2, Judged(file)))
@@ -71,6 +74,8 @@ def test_what_was_judged_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(list(live.campaign(6, 1, Judged(file)))) == 1  # another seed
     assert ran == [0, 1, 2, 0]
     assert Judged(file).of(4, 1) == first[1]
+    list(live.campaign(8, 3, Judged(file), tmp_path / "wrong"))
+    assert [each.name for each in (tmp_path / "wrong").iterdir()] == ["8-1"]
     monkeypatch.setattr(campaign.rooms, "hashes", lambda names: dict.fromkeys(names, "another"))
     assert Judged(file).of(4, 1) is None
 
