@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl import formatting
-from e2c_dl.diagnosis.choices import about_repeating, choices, come_and_go, unevenness
+from e2c_dl.diagnosis.choices import about_repeating, anew, choices
 from e2c_dl.diagnosis.departures import Departure, Judgement, findings, those_of, uncosted
 from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
@@ -94,12 +94,12 @@ def analyse(
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replaying.measured_ns / 1e9
     worth = [each for each in departures if each.excess_s >= least_s]
     mistimed_s = observed.mistimed_s
-    again = None if mistimed_s else _anew(retraining, observed, worth)
+    again, uneven = (None, None) if mistimed_s else anew(retraining, observed, worth)
     deaf = again is not None and again.hears_verdicts
     made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
     laps = None if world is None else averaged(world, [each.restored for each in worth])
-    choosing = choices(observed, again, worth) if again is not None and again.in_step else None
+    choosing = choices(observed, again, worth, uneven) if again is not None and again.in_step else None
     predictor: Predictor = laps or world or (replaying if choosing is None else choosing.predictor)
     if mistimed_s:
         found = uncosted(worth)
@@ -162,16 +162,6 @@ def analyse(
         concerned={each.sentence: each.names for each in limitations if each.names},
         in_common={each.sentence: each.common_s for each in limitations if each.common_s},
     )
-
-
-def _anew(retraining: Retraining | None, observed: Observed, worth: Sequence[Departure]) -> Retraining | None:
-    """``retraining``, if it can simulate the run again, and a replay does not tell what ``worth`` cost."""
-    if retraining is None or retraining.problem(observed.whole):
-        return None
-    anew = retraining.decided_anew
-    if worth and not (anew or retraining.hears_verdicts):
-        anew = come_and_go(worth) or unevenness(observed, [each.restored for each in worth]) is not None
-    return retraining if anew else None
 
 
 def _least_visible(hosts: Judgement, links: Judgement) -> dict[ElementKind, float]:

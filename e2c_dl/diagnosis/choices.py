@@ -183,6 +183,25 @@ def unevenness(observed: Observed, restored: Sequence[WhatIf]) -> float | None:
     return found if found >= UNEVEN else None
 
 
+def anew(
+    retraining: Retraining | None, observed: Observed, worth: Sequence[Departure]
+) -> tuple[Retraining | None, float | None]:
+    """``retraining``, if it can simulate the run again, and a replay does not tell what ``worth`` cost.
+
+    And how uneven messages are, if that is why.
+    """
+    if retraining is None or retraining.problem(observed.whole):
+        return None, None
+    if retraining.decided_anew:
+        return retraining, None
+    if not worth or retraining.hears_verdicts:
+        return None, None
+    if come_and_go(worth):
+        return retraining, None
+    uneven = unevenness(observed, [each.restored for each in worth])
+    return None if uneven is None else retraining, uneven
+
+
 def about_repeating(retraining: Retraining | None, trace: Trace, *, own_pace: bool) -> Iterator[Limitation]:
     """That the run of ``trace`` would have to be simulated again to tell what a change brings, and cannot be.
 
@@ -194,16 +213,19 @@ def about_repeating(retraining: Retraining | None, trace: Trace, *, own_pace: bo
         yield Limitation(sentence=f"This run cannot be simulated again ({problem}): {replayed}.")
 
 
-def choices(observed: Observed, retraining: Retraining, worth: Sequence[Departure]) -> Choices:
-    """Those of the run ``observed``, whose trace is whole and which has departures that are ``worth`` restoring."""
+def choices(
+    observed: Observed, retraining: Retraining, worth: Sequence[Departure], uneven: float | None
+) -> Choices:  # fmt: skip
+    """Those of the run ``observed``, whose trace is whole and which has departures that are ``worth`` restoring.
+
+    ``uneven``: its :func:`unevenness`, if that is why it is simulated again.
+    """
     lines = () if retraining.tcp else retraining.bottlenecks  # of a tcp, each queue serves one after another
     large = len(observed.messages.joined) * event_cost(lines) > EVENTS
     world = None if large else observed.world(retraining)
     unsure = world is not None and retraining.chooses and abs(world.error) <= CLOSE
     laps = averaged(world, [each.restored for each in worth]) if world is not None and unsure else None
     shared = bool(retraining.bottlenecks)
-    plain = not (retraining.decided_anew or come_and_go(worth))
-    uneven = unevenness(observed, [each.restored for each in worth]) if plain else None
     return Choices(
         replay=observed.replay, world=world, chose=retraining.chooses, shared=shared,
         batches=retraining.batches_change, laps=laps, uneven=uneven,

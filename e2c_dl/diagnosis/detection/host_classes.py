@@ -109,7 +109,8 @@ def classes(
     ``at_once``: hosts that have no series, since they took no time for what they did.
     """
     hardware_of, batches = design.reference.hardware, design.reference.batch_sizes
-    done: list[tuple[str, ...]] = [(hardware_of.get(host, ""), str(batches.get(host, 1))) for host in at_once]
+    known = [host for host in at_once if hardware_of.get(host, "") not in NOT_KNOWN]
+    done: list[tuple[str, ...]] = [(hardware_of[host], str(batches.get(host, 1))) for host in known]
     found: dict[tuple[str, ...], list[HostSeries]] = {}
     for each in every:
         hardware = hardware_of.get(each.host, "")
@@ -123,7 +124,6 @@ def classes(
             same = (hardware, str(each.spans))
         found.setdefault(same, []).append(each)
     return [
-        replace(HostClass.of(alike, design), known=known, at_once=done.count(same) if known else 0)
+        replace(HostClass.of(alike, design), known=same[0] not in NOT_KNOWN, at_once=done.count(same))
         for same, alike in found.items()
-        for known in [same[0] not in NOT_KNOWN]
     ]

@@ -14,14 +14,18 @@ NEAR = 0.1  # to what sending again takes: so near to it that may be why
 TIME_OUT_NS = 200e6  # the least after which TCP sends again what nobody acknowledges
 SHRINKS, SHRUNK, LEAST_SHRINKING = 0.9, 0.5, 6  # from third to third, and in all, of how late so many messages are
 SOON, LONG = 1, 3  # iterations after which something was sent again: a window is still halved, and may have grown
+ONE = 0.5  # segment: what is counted between two looks is shared out by time
 LEAST_EACH, LATER, LATER_BY = 8, 1.5, 0.1  # messages of either; times later those soon after are; of what one takes
 
 
-def shrinks(late_ns: Doubles) -> bool:
-    """Whether each third of the messages, which are enough, is clearly less late than the one before it."""
-    thirds = [float(np.median(each)) for each in np.array_split(late_ns, 3)] if len(late_ns) >= LEAST_SHRINKING else []
+def shrinks(late: Doubles, to: float = SHRUNK) -> bool:
+    """Whether each third of the messages, which are enough, is clearly less ``late`` than the one before it.
+
+    And the last is by no more than ``to`` times what the first is: of a lower rate it stays.
+    """
+    thirds = [float(np.median(each)) for each in np.array_split(late, 3)] if len(late) >= LEAST_SHRINKING else []
     steadily = all(after <= SHRINKS * before for before, after in pairwise(thirds))
-    return bool(thirds) and steadily and thirds[-1] <= SHRUNK * thirds[0]  # of a lower rate it stays
+    return bool(thirds) and steadily and thirds[-1] <= to * thirds[0]
 
 
 def takes_sending_again(late_ns: float, round_trip_ns: float) -> bool:
@@ -45,7 +49,7 @@ def later_after_losses(link: ObservedLink, chosen: npt.NDArray[np.intp]) -> bool
     table = link.traffic.per_iteration
     row = np.searchsorted(table["start_ns"], link.rows["recv_end_ns"][chosen], side="right") - 1
     places = np.arange(len(table))
-    latest = np.maximum.accumulate(np.where(table["retransmissions"] >= 0.5, places, -len(table) - LONG))
+    latest = np.maximum.accumulate(np.where(table["retransmissions"] >= ONE, places, -len(table) - LONG))
     since = np.where(row >= 0, row - latest[row], len(table) + LONG)
     late = (link.services_ns / np.maximum(1, link.expected_ns) - 1)[chosen]
     soon, long = late[since <= SOON], late[since >= LONG]

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import telling_of
+from e2c_dl.diagnosis.detection.links.sending_again import shrinks
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -77,21 +78,13 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
     Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed.
     """
     own = _times_longer(each)
-    return _is_late_at_first(each) and (_is_uneven(own) or _falls(own)) and _is_late_beside(each, back.rows)
+    return _is_late_at_first(each) and (_is_uneven(own) or shrinks(own - 1, FALLS)) and _is_late_beside(each, back.rows)
 
 
 def _is_uneven(times: npt.NDArray[np.float64]) -> bool:
     """Whether messages that take so many ``times`` as long as designed are late unevenly."""
     low, high = np.quantile(times, (0.25, 0.75)) if len(times) else (1.0, 1.0)
     return bool(high >= UNEVENLY * low)
-
-
-def _falls(times: npt.NDArray[np.float64]) -> bool:
-    """Whether the last of them are clearly less late than the first."""
-    if len(times) < LEAST_MESSAGES:
-        return False
-    first, *_, last = (float(np.median(each)) - 1 for each in np.array_split(times, 3))
-    return last <= FALLS * first
 
 
 def _is_late_at_first(each: JudgedLink) -> bool:
