@@ -163,9 +163,9 @@ class Lane(Rows):
                 kept.append(each)
         self._keep(now_ns, kept)
 
-    def iterate(self, now_ns: int, number: int, look: bytes | None = None, *, ended: bool) -> None:
+    def iterate(self, now_ns: int, number: int, ran_ns: int = 0, look: bytes | None = None, *, ended: bool) -> None:
         """As :meth:`Rows.iterate`; nor is a forward seen in the next yet."""
-        super().iterate(now_ns, number, look, ended=ended)
+        super().iterate(now_ns, number, ran_ns, look, ended=ended)
         self._forwarded = False
 
     def await_collective(self, start_ns: int, end_ns: int, seq: int, nbytes: int, group: int, kind: int) -> None:

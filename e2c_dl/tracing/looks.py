@@ -1,7 +1,7 @@
-"""Looks at what the kernel says of the thread that trains, where iterations begin and end.
+"""Looks at what the kernel says of the thread that trains.
 
-What is seen is taken as it is, and read by the thread that writes (``Processor.of``): where an iteration ends caches
-are cold, and to read it there takes three times as long as to look.
+The thread that writes looks, and where iterations follow one another it alone: to look takes some 10 us where one ends,
+since caches are cold there. That which trains tells how long it has run (``Rows.seen`` puts the two together).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from e2c_dl.tracing.samplers.sampler import Sampler, unknown
 
 
 class Looks:
-    """Of one thread, the one that was here last. ``look``: one look, by built-ins alone; raises: OSError."""
+    """At one thread, the one that was here last; any thread may ask."""
 
     def __init__(self, samplers: Sequence[Sampler] = ()) -> None:
-        self.look: Callable[[], bytes | None] = unknown
+        self._look: Callable[[], bytes | None] = unknown
         self._samplers, self._thread = samplers, 0
         self.here()
 
@@ -24,11 +24,11 @@ class Looks:
         """This thread trains from now on."""
         if self._thread != threading.get_ident():
             self._thread, found = threading.get_ident(), [sampler.processor() for sampler in self._samplers]
-            self.look = next((each for each in found if each is not None), unknown)
+            self._look = next((each for each in found if each is not None), unknown)
 
     def seen(self) -> bytes | None:
-        """By one look; None: nobody knows."""
+        """By one look, as ``Processor.of`` reads it; None: nobody knows."""
         try:
-            return self.look()
+            return self._look()
         except OSError:  # a script may close what it did not open
             return None

@@ -195,6 +195,7 @@ class Session(Numbers):
         taken = self.events[:]
         del self.events[: len(taken)]  # others append meanwhile
         self.lane.tell(taken)
+        self.lane.seen(self.clock(), self._looks.seen())
         self.said.refresh()
         return self.lane.taken()
 
@@ -206,7 +207,7 @@ class Session(Numbers):
     def begin_iteration(self, iteration: int) -> None:
         self.iteration, self.begun_ns = iteration, self.clock()
         self._looks.here()
-        self.events.append((self._begun, self.begun_ns, iteration, self._looks.seen()))
+        self.events.append((self._begun, self.begun_ns, iteration, time.thread_time_ns(), self._looks.seen()))
 
     def end_iteration(self, now_ns: int) -> None:
         """The iteration under way has ended at ``now_ns``, and the next has begun."""
@@ -217,11 +218,7 @@ class Session(Numbers):
         if begun_ns is None:
             return
         self.iterations_done = self.iteration = following = self.iteration + 1
-        try:
-            seen = self._looks.look()
-        except OSError:  # as Looks.seen, a frame less
-            seen = None
-        self.events.append((self._over, now_ns, following, seen))
+        self.events.append((self._over, now_ns, following, time.thread_time_ns()))
         if self._first_ns is None:
             self._first_ns = begun_ns
         self._last_ns = now_ns
@@ -237,7 +234,7 @@ class Session(Numbers):
         if worked and self.begun_ns is not None and self.begun_ns < self.worked_ns:
             self.end_iteration(self.worked_ns)
         self.iteration, self.begun_ns = -1, None
-        self.events.append((self._begun, self.clock(), -1))
+        self.events.append((self._begun, self.clock(), -1, time.thread_time_ns(), self._looks.seen()))
 
     def rest(self, resting: bool) -> None:
         """Nothing is recorded for a while, or it goes on."""

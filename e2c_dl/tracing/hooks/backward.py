@@ -162,7 +162,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     def timed(original: Function) -> Function:
         def run(*args: Any, **kwargs: Any) -> Any:
-            if compiling.looks() or backward.under_way:
+            if (compiling.looks and compiling.looks()) or backward.under_way:
                 return original(*args, **kwargs)
             session = tracer.session or backward.unstepped(tracer)
             if session is None or get_ident() != session.main:
@@ -226,7 +226,7 @@ def _asked(tracer: Tracer) -> Callable[[Function], Function]:
 
     def around(original: Function) -> Function:
         def grad(*args: Any, **kwargs: Any) -> Any:
-            if compiling.looks() or backward.under_way or compilation() is not None:
+            if (compiling.looks and compiling.looks()) or backward.under_way or compilation() is not None:
                 return original(*args, **kwargs)
             session = tracer.session
             if session is None or get_ident() != session.main:

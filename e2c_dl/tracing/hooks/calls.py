@@ -44,11 +44,11 @@ _UNCOMPILED = "_torchdynamo_disable"  # what torch.compiler.disable sets, which 
 class Compiling:
     """Whether torch.compile looks at who asks, instead of running it: then hooks do nothing.
 
-    As long as nothing is compiled at all a built-in says no: each function of Python's costs some 2 us where hooks run.
+    As long as nothing is compiled at all there is nobody to be asked: a call costs some 1 us where hooks run.
     """
 
     def __init__(self) -> None:
-        self.looks: Callable[[], bool] = bool
+        self.looks: Callable[[], bool] | None = None
         self._watched = False
 
     def watch(self, eval_frame: Any) -> None:
@@ -139,7 +139,7 @@ def outer_only(around: Callable[[Function], Function], compiling: Compiling) -> 
         wrapped = passed_over(around)(original)
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            if compiling.looks() or outer:
+            if (compiling.looks and compiling.looks()) or outer:
                 return original(*args, **kwargs)
             outer.append(True)
             try:

@@ -23,7 +23,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     def timed(original: Function) -> Function:
         def __next__(self: Any) -> Any:  # noqa: N807
-            if compiling.looks():
+            if compiling.looks and compiling.looks():
                 return original(self)
             session = tracer.session
             if session is None or get_ident() != session.main:

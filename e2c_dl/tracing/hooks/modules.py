@@ -43,6 +43,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     outermost = outermost_of(tracer)
+    compiling = outermost.compiling
     compilation = torch._guards.CompileContext.try_get
 
     def seen(original: Function) -> Function:
@@ -50,7 +51,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             # Dynamo itself asks, too: hooks of then would be in its guards, and every torch.save compile anew.
-            if not outermost.compiling.looks() and compilation() is None:
+            if not (compiling.looks and compiling.looks()) and compilation() is None:
                 outermost.watch(self)
                 if tells and isinstance(self, DistributedDataParallel):  # whose module a rank alone may evaluate
                     outermost.watch(self.module)
@@ -62,7 +63,7 @@ def install(tracer: Tracer, patches: Patches) -> None:
     leave_all_uncompiled(Before.__call__, After.__call__)
     for name in ("parameters", "named_parameters", "eval"):
         patches.wrap(Module, name, seen)
-    patches.wrap(Module, "train", outer_only(seen, outermost.compiling))  # it tells those within, too
+    patches.wrap(Module, "train", outer_only(seen, compiling))  # it tells those within, too
     if hasattr(Module, "__getstate__"):  # Python 3.11 and later have one for every class
         patches.wrap(Module, "__getstate__", _without_hooks)
     patches.wrap(DistributedDataParallel, "__init__", _watching(outermost))
@@ -101,10 +102,11 @@ def _unhooked(outermost: Outermost) -> Callable[[Function], Function]:
 
 def _fast(outermost: Outermost) -> Callable[[Function], Function]:
     """Around a forward that goes another way where a part of the module has hooks."""
+    compiling = outermost.compiling
 
     def around(original: Function) -> Function:
         def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.training or outermost.compiling.looks():
+            if self.training or (compiling.looks and compiling.looks()):
                 return original(self, *args, **kwargs)
             with outermost.unhooked_within(self):
                 return original(self, *args, **kwargs)

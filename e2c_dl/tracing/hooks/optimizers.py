@@ -32,6 +32,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.depth = 0
+        self.within = 0  # so many of the outermost are sure to be under way: see sure_to_end
         self.count = 0
         self.leading: Callable[[], Any] = lambda: None  # it may be gone: a new one leads at once
         self.others: set[int] = set()  # have stepped since then, or are as good as that
@@ -62,7 +63,8 @@ def install(tracer: Tracer, patches: Patches) -> None:
 
     from e2c_dl.tracing.session import Session
 
-    steps, clock = Steps(), Session.clock
+    tracer.parts.pop("steps", None)  # of before hooks were taken away
+    steps, clock = steps_of(tracer), Session.clock
     began, ended = _around(tracer, steps)
 
     def made(original: Function) -> Function:
@@ -105,11 +107,11 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
 
     def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if (
-            compiling.looks() or (session := tracer.session) is None or session.preparing
+            (compiling.looks and compiling.looks()) or (session := tracer.session) is None or session.preparing
             or (get_ident() != session.main and _is_elsewhere(session))
         ):  # fmt: skip
             return
-        if steps.depth:
+        if steps.depth > steps.within:
             _give_up(steps, session, under_way(sys._getframe(1), steps.depth))
         steps.depth += 1
         if session.begun_ns is None:
@@ -118,11 +120,11 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
 
     def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if (
-            compiling.looks() or (session := tracer.session) is None or session.preparing
+            (compiling.looks and compiling.looks()) or (session := tracer.session) is None or session.preparing
             or not steps.depth or get_ident() != session.main
         ):  # fmt: skip
             return
-        if steps.depth > 1:
+        if steps.depth > steps.within + 1:
             _give_up(steps, session, 1 + under_way(sys._getframe(1), steps.depth - 1))
         steps.depth -= 1
         now_ns = clock()
@@ -140,6 +142,38 @@ def _around(tracer: Tracer, steps: Steps) -> tuple[Callable[..., None], Callable
 
     leave_all_uncompiled(began, ended)
     return began, ended
+
+
+def steps_of(tracer: Tracer) -> Steps:
+    """Those of ``tracer``, as long as its hooks are in place."""
+    found: Steps = tracer.parts.setdefault("steps", Steps())
+    return found
+
+
+def sure_to_end(tracer: Tracer) -> Callable[[Function], Function]:
+    """Around a step that steps another optimizer within, as Horovod's does: how it ends is known.
+
+    To find out whether a step is still under way when another begins takes 30 us, where caches are cold.
+    """
+    steps = steps_of(tracer)
+
+    def around(original: Function) -> Function:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            session = tracer.session
+            if session is None or steps.depth or get_ident() != session.main:
+                return original(*args, **kwargs)
+            steps.within = 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                steps.within = 0
+                if steps.depth > 0:
+                    _give_up(steps, session, 0)
+
+        leave_uncompiled(step)
+        return step
+
+    return around
 
 
 def _parameters(optimizer: Any) -> set[int]:

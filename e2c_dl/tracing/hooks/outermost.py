@@ -175,7 +175,7 @@ class Before(Hook):
     """A call begins."""
 
     def __call__(self, module: Any, *_: Any) -> None:
-        if self._compiling.looks():
+        if self._compiling.looks and self._compiling.looks():
             return
         outermost, watched = self._outermost, self._watched
         session = outermost.tracer.session
@@ -211,7 +211,7 @@ class After(Hook):
     """It ends."""
 
     def __call__(self, *_: Any) -> None:
-        if self._compiling.looks():
+        if self._compiling.looks and self._compiling.looks():
             return
         outermost = self._outermost
         session = outermost.tracer.session

@@ -210,7 +210,7 @@ def _synchronized(tracer: Tracer, buffers: dict[int, Buffers]) -> Callable[[Func
     def synchronized(original: Function) -> Function:
         def sync_module_buffers(self: Any, authoritative_rank: int) -> Any:
             session = tracer.session
-            if session is None or compiling.looks():
+            if session is None or (compiling.looks and compiling.looks()):
                 return original(self, authoritative_rank)
             known = buffers.get(id(self))
             if known is None or known[0] != len(self.modules_buffers):

@@ -24,6 +24,7 @@ from e2c_dl.tracing.hooks.backward import LEARNING, Readiness, backward_of, leav
 from e2c_dl.tracing.hooks.collectives import nbytes_of
 from e2c_dl.tracing.hooks.files import horovod_timeline
 from e2c_dl.tracing.hooks.horovod_calls import Called, group_of
+from e2c_dl.tracing.hooks.optimizers import sure_to_end
 from e2c_dl.tracing.hooks.patches import Function, Patches
 from e2c_dl.tracing.key_value import exchange
 from e2c_dl.tracing.lane import Told
@@ -176,9 +177,10 @@ class Hooks:
         return build
 
     def _reduces(self, optimizer: Any, distributed: Distributed) -> None:
-        """Ask ``distributed`` about each backward; its ``synchronize`` is hooked, a copy that only its class has."""
+        """Ask ``distributed`` about each backward; its methods are hooked, copies that only its class has."""
         self._backward.reducing.append(distributed)
         self._patches.wrap(type(optimizer), "synchronize", self._waiting(distributed))
+        self._patches.wrap(type(optimizer), "step", sure_to_end(self._tracer))
 
     def _waiting(self, distributed: Distributed) -> Callable[[Function], Function]:
         tracer, called, its, clock = self._tracer, self._called, weakref.ref(distributed), distributed.readiness.clock

@@ -53,7 +53,7 @@ class Processors(Counters):
         return {"processor": ProcessorFacts(ran_s=had.ran / 1e9, waited_s=had.waited / 1e9)}
 
     def processor(self) -> Callable[[], bytes | None] | None:
-        """By what this kernel counts: built-ins alone, as a function's frame takes as long as the look."""
+        """By what this kernel counts."""
         if self._file is not None and threading.get_ident() != self._thread:  # who asks trains
             self._close()
             self.begin()

@@ -71,7 +71,7 @@ class Sampler(ABC):
     def processor(self) -> Callable[[], bytes | None] | None:
         """What says how long this thread, which trains, has run and waited for a processor, as ``Processor.of`` reads.
 
-        It is asked where an iteration begins and ends, takes microseconds, and raises OSError alone. None: nothing.
+        Any thread may ask it of this one. It takes microseconds, and raises OSError alone. None: nothing.
         """
         return None
 

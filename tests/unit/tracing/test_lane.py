@@ -123,15 +123,16 @@ def test_an_iteration_tells_how_long_its_computing_waited_for_a_processor(
 ) -> None:
     """Of 8 ms it waits for others for 3, and computes for 5."""
     tape = Tape()
-    tape.lane.iterate(tape.tick(), 0, b"7000 9000 1\n", ended=False)
+    tape.lane.iterate(tape.tick(), 0, 7000, b"7000 9000 1\n", ended=False)
     tape.enter(Phase.FORWARD)
     tape.lane.record(Phase.AWAIT_COLLECTIVE, 0, 9_000_000, task=1)  # another thread's
     tape.enter(Phase.AWAIT_COLLECTIVE)
     tape.tick(), tape.tick()
     tape.leave()
     tape.leave()
-    look = f"{7000 + ran_us * 1000} {9000 + waited_us * 1000} 2\n".encode()
-    tape.lane.iterate(tape.tick() + 1_000_000, 1, look, ended=True)
+    ran_ns, now_ns = 7000 + ran_us * 1000, tape.tick() + 1_000_000
+    tape.lane.iterate(now_ns, 1, ran_ns, ended=True)
+    tape.lane.seen(now_ns, f"{ran_ns} {9000 + waited_us * 1000} 2\n".encode())
     assert [row[4] for row in tape.lane.rows if row[12] is Phase.ITERATION] == [kept_us]
 
 

@@ -147,7 +147,89 @@ def test_who_is_here_is_the_thread_that_trains(tmp_path: Path) -> None:
 
 def test_an_iteration_waits_no_longer_than_a_trace_may_say() -> None:
     rows = Rows()
-    rows.iterate(0, 0, b"0 0 1", ended=False)
-    rows.iterate(1 << 60, 1, b"0 1152921504606846976 2", ended=True)
+    rows.iterate(0, 0, 0, b"0 0 1", ended=False)
+    rows.iterate(1 << 60, 1, 0, ended=True)
+    rows.seen(1 << 60, b"0 1152921504606846976 2")
     (row,) = rows.taken()
     assert row[4] == MOST_WAITED_US
+
+
+MS = 10**6
+
+
+class Trained:
+    """Iterations one after the other; how long each waited for a processor, and how long it slept, nobody tells."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self._now_ns = self._ran_ns = self._waited_ns = self._number = 0
+        self.rows.iterate(0, 0, 0, self._look(), ended=False)
+
+    def _look(self) -> bytes:
+        return f"{self._ran_ns} {self._waited_ns} 1\n".encode()
+
+    def went_on(self, *, ran_ms: int = 0, waited_ms: int = 0, slept_ms: int = 0) -> None:
+        self._now_ns += (ran_ms + waited_ms + slept_ms) * MS
+        self._ran_ns += ran_ms * MS
+        self._waited_ns += waited_ms * MS
+
+    def ended(self) -> None:
+        self._number += 1
+        self.rows.iterate(self._now_ns, self._number, self._ran_ns, ended=True)
+
+    def written(self) -> list[float]:
+        """Milliseconds that each waited which has ended since the last time."""
+        self.rows.seen(self._now_ns, self._look())
+        return [row[4] / 1e3 for row in self.rows.taken()]
+
+
+def test_of_iterations_that_are_looked_at_together_that_one_waited_which_did_not_run() -> None:
+    trained = Trained()
+    for waited_ms in (0, 30, 0, 10):
+        trained.went_on(ran_ms=50, waited_ms=waited_ms)
+        trained.ended()
+    assert trained.written() == [0, 30, 0, 10]
+
+
+def test_who_sleeps_beside_them_is_told_a_part_of_what_the_others_waited() -> None:
+    trained = Trained()
+    trained.went_on(ran_ms=50, waited_ms=20)
+    trained.ended()
+    trained.went_on(ran_ms=50, slept_ms=60)
+    trained.ended()
+    assert trained.written() == [5, 15], "in proportion to what each did not run"
+
+
+def test_what_an_iteration_waited_before_it_is_looked_at_is_its_own() -> None:
+    trained = Trained()
+    trained.went_on(ran_ms=50, waited_ms=10)
+    trained.ended()
+    trained.went_on(ran_ms=20, waited_ms=15)  # under way
+    assert trained.written() == [10]
+    trained.went_on(ran_ms=30)
+    assert trained.written() == []
+    trained.went_on(waited_ms=5)
+    trained.ended()
+    trained.went_on(ran_ms=50)
+    trained.ended()
+    assert trained.written() == [20, 0]
+
+
+def test_what_is_waited_outside_of_iterations_is_none_of_theirs() -> None:
+    trained = Trained()
+    trained.went_on(ran_ms=50, waited_ms=10)
+    trained.ended()
+    trained.rows.iterate(trained._now_ns, -1, trained._ran_ns, trained._look(), ended=False)
+    trained.went_on(ran_ms=500, waited_ms=300)
+    trained.rows.iterate(trained._now_ns, 1, trained._ran_ns, trained._look(), ended=False)
+    trained.went_on(ran_ms=50, slept_ms=100)
+    trained.ended()
+    assert trained.written() == [10, 0]
+
+
+def test_where_the_kernel_ends_to_count_nothing_is_told_from_there_on() -> None:
+    trained = Trained()
+    trained.went_on(ran_ms=50, waited_ms=10)
+    trained.ended()
+    trained.rows.seen(trained._now_ns, None)
+    assert [row[4] for row in trained.rows.taken()] == [-1]

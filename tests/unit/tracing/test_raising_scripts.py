@@ -15,9 +15,13 @@ from test_traced_script import ENVIRONMENT
 
 from e2c_dl.trace.model import Phase
 from e2c_dl.trace.recording.span_log import read_spans
+from e2c_dl.tracing.hooks import optimizers
+from e2c_dl.tracing.hooks.patches import Patches
+from e2c_dl.tracing.session import Session
 from e2c_dl.tracing.settings import Settings
+from e2c_dl.tracing.tracer import Tracer
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 
 def attached(archive: Path, *words: str) -> dict[int, tuple[Any, list[str]]]:
@@ -229,3 +233,40 @@ for number in range(200):
 def test_a_compiled_iteration_is_never_ended_by_what_the_writing_thread_takes_meanwhile(tmp_path: Path) -> None:
     ((spans, _),) = attached(tmp_path, "-c", COMPILED).values()
     assert (spans["phase"] == Phase.ITERATION).sum() == 200
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_steps_within_a_step_that_is_sure_to_end_are_a_part_of_it_and_nobody_asks_whether_it_is_under_way(
+    sure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Around(torch.optim.SGD):  # as Horovod's is
+        fails = ""
+
+        def step(self, closure: Any = None) -> Any:
+            if self.fails == "before":
+                raise ArithmeticError
+            super().step(closure)
+            if self.fails == "behind":
+                raise ArithmeticError
+
+    tracer, patches, asked = Tracer(Settings(archive=tmp_path), {}), Patches(), []
+    session = tracer.session = Session(tracer.settings)
+    monkeypatch.setattr(optimizers, "under_way", lambda *_, asks=optimizers.under_way: asked.append(1) or asks(*_))
+    optimizers.install(tracer, patches)
+    try:
+        optimizer = Around(torch.nn.Linear(2, 2).parameters(), lr=0.1)
+        if sure:
+            patches.wrap(Around, "step", optimizers.sure_to_end(tracer))
+        for optimizer.fails in ("", "before", "", "behind", "behind", ""):
+            if optimizer.fails:
+                with pytest.raises(ArithmeticError):
+                    optimizer.step()
+            else:
+                optimizer.step()
+    finally:
+        patches.undo()
+        session.end()
+    found = Counter(Phase(phase).name for phase in read_spans(session.folder / "spans.bin")[1]["phase"])
+    assert found["ITERATION"] == 3
+    assert optimizers.RAISED in session.said.limitations
+    assert bool(asked) is not sure
