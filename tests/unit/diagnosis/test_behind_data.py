@@ -121,9 +121,11 @@ def test_who_opens_a_window_by_late_acknowledgements_is_not_to_blame(begins: int
 @pytest.mark.parametrize(
     ("late_ms", "delay_ms"),
     [((81.4, 81.3, 81.6, 81.4), 81.4), ((12.0, 31.0, 80.0, 45.0), 0.0),  # a busy reader
-     ((81.4, 81.3), 0.0), ((0.7, 0.8, 0.7, 0.6), 0.0), ((81.4, 81.3, 0.2, 81.4), 0.0)],
+     ((81.4, 81.3), 0.0), ((81.4, 81.3, 0.2, 81.4), 0.0),
+     ((1.8, 2.0, 1.7, 2.1), 0.0)],  # who sleeps until they come
 )  # fmt: skip
 def test_first_bytes_that_are_late_by_one_time_tell_a_delay(late_ms: tuple[float, ...], delay_ms: float) -> None:
     link = slow("a", "b", (2.0,) * len(late_ms)).link
     link.rows["recv_start_ns"] = link.rows["send_start_ns"] + np.rint(np.array(late_ms) * 1e6).astype(np.int64)
-    assert even_delay_ns(link) / 1e6 == pytest.approx(delay_ms, abs=0.1)
+    assert even_delay_ns(link, 2.0) / 1e6 == pytest.approx(delay_ms, abs=0.1)
+    assert even_delay_ns(link, 1e6) == 0.0, "no delay makes them as late"

@@ -162,7 +162,7 @@ def _is_told(each: JudgedLink, as_designed: AsDesigned) -> bool:
     explained = as_designed.explains(each.link, departs)
     if explained is not None and as_designed.exact:
         return not explained
-    if even_delay_ns(each.link):
+    if even_delay_ns(each.link, each.judged.slowdown):
         return True
     return not (explained or waits_for_window(each.link, departs) or opens_window(each.link, departs))
 

@@ -20,12 +20,14 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from e2c_dl.diagnosis.detection.links.kinds import UNEVEN
+from e2c_dl.diagnosis.detection.links.kinds import LARGE, UNEVEN
 from e2c_dl.diagnosis.links import ObservedLink
 
 LEAST_LATE_NS = 1_000_000.0
 CERTAIN = 3  # messages: that of each the first segment was lost no link is so bad for
 EVEN_NS = 500_000.0  # so far apart are reads of a machine that is not busy
+ASLEEP_NS = 3_000_000.0  # who sleeps until a first byte comes reads it 1.3 to 2 ms late, each time
+OPENING = 8  # round trips in which TCP's window opens to what any link here carries
 JITTERS = 4.0  # of the designed jitter: no draw is as late, of either distribution
 
 
@@ -41,15 +43,21 @@ def late_first_bytes_ns(link: ObservedLink, among: npt.NDArray[np.bool_] | None 
     return float(np.median(asked_ns)) if asked_ns.min() > least_late_ns(link) else 0.0
 
 
-def even_delay_ns(link: ObservedLink) -> float:
+def even_delay_ns(link: ObservedLink, slowdown: float) -> float:
     """By how much first bytes that nothing held up were late, all by one time, of CERTAIN messages or more; else 0.
 
-    No busy reader is as even, and no window holds a first byte up.
+    No busy reader is as even, and no window holds a first byte up; but who sleeps reads each late, and at a rate that
+    is ``slowdown`` times lower a first segment takes longer, too. Messages that are late by more than a delay costs,
+    once in each round trip that they take, are not so by it; those of full length tell.
     """
     late_ns = late_first_bytes_ns(link, least=CERTAIN)
+    if late_ns <= ASLEEP_NS + link.uncertainty_ns + slowdown * link.frame_ns:
+        return 0.0
     off_ns = np.abs(first_bytes_late_ns(link)[found_idle(link)] - late_ns)
     even_ns = EVEN_NS + link.uncertainty_ns + JITTERS * link.designed.jitter_s * 1e9 + UNEVEN * late_ns
-    return late_ns if late_ns and off_ns.max() <= even_ns else 0.0
+    usual_ns = float(np.median(link.expected_ns[link.expected_ns >= LARGE * link.expected_ns.max()]))
+    most_ns = late_ns * (OPENING + usual_ns / max(1.0, link.round_trip_ns))
+    return late_ns if off_ns.max() <= even_ns and (slowdown - 1) * usual_ns <= most_ns else 0.0
 
 
 def found_idle(link: ObservedLink) -> npt.NDArray[np.bool_]:

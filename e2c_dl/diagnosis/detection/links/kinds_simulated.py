@@ -100,7 +100,7 @@ def _kind_of(each: JudgedLink, chosen: npt.NDArray[np.bool_], as_designed: AsDes
     kind = kind_of(each.link, chosen)
     if as_designed.exact or kind.part not in UNTOLD:
         return kind
-    even_ns = even_delay_ns(each.link)
+    even_ns = even_delay_ns(each.link, each.judged.slowdown)
     return Kind(part=Part.DELAY, delay_ns=even_ns) if even_ns else kind
 
 
