@@ -1,6 +1,6 @@
 """Looks at what the kernel says of the thread that trains.
 
-The thread that writes looks, and where iterations follow one another it alone: to look takes some 10 us where one ends,
+The thread that writes looks, and where iterations follow one another it alone: to look takes some 15 us where one ends,
 since caches are cold there. That which trains tells how long it has run (``Rows.seen`` puts the two together).
 """
 

@@ -212,13 +212,15 @@ class Session(Numbers):
     def end_iteration(self, now_ns: int) -> None:
         """The iteration under way has ended at ``now_ns``, and the next has begun."""
         begun_ns, self.begun_ns = self.begun_ns, now_ns
-        if self._recorder is None and not self._silent:
+        if unmet := self._recorder is None and not self._silent:
             self.meet(*folder.of_environment())
             now_ns = self.begun_ns = self.clock()  # what that takes is of this one, by which no run is judged
         if begun_ns is None:
             return
         self.iterations_done = self.iteration = following = self.iteration + 1
         self.events.append((self._over, now_ns, following, time.thread_time_ns()))
+        if unmet:  # nobody has looked before
+            self.events.append((self.lane.seen, now_ns, self._looks.seen()))
         if self._first_ns is None:
             self._first_ns = begun_ns
         self._last_ns = now_ns

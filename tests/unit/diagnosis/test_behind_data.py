@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from e2c_dl.diagnosis.detection.links.first_bytes import even_delay_ns
+from e2c_dl.diagnosis.detection.links.first_bytes import ASLEEP_NS, OPENING, even_delay_ns
 from e2c_dl.diagnosis.detection.links.way_back import behind_data, not_blamed
 from e2c_dl.diagnosis.links import Designed, ObservedLink
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -128,4 +129,16 @@ def test_first_bytes_that_are_late_by_one_time_tell_a_delay(late_ms: tuple[float
     link = slow("a", "b", (2.0,) * len(late_ms)).link
     link.rows["recv_start_ns"] = link.rows["send_start_ns"] + np.rint(np.array(late_ms) * 1e6).astype(np.int64)
     assert even_delay_ns(link, 2.0) / 1e6 == pytest.approx(delay_ms, abs=0.1)
-    assert even_delay_ns(link, 1e6) == 0.0, "no delay makes them as late"
+    assert even_delay_ns(link, 1e6) == 0.0, "at such a rate a first segment takes longer"
+
+
+@pytest.mark.parametrize(("beside", "tells"), [(0.9, True), (1.1, False)])
+def test_messages_later_than_by_a_delay_in_each_round_trip_are_not_late_by_it(beside: float, tells: bool) -> None:
+    trip_ns, late_ns = 400_000_000, 5_000_000
+    link = slow("a", "b", (1.0,) * 4).link
+    link = replace(link, designed=replace(link.designed, delay_s=Piecewise.constant(trip_ns / 2e9)))
+    link.rows["recv_start_ns"] = link.rows["send_start_ns"] + trip_ns // 2 + late_ns
+    usual_ns = float(np.median(link.expected_ns))
+    slowdown = 1 + beside * late_ns * (OPENING + usual_ns / trip_ns) / usual_ns
+    assert slowdown * link.frame_ns < late_ns - ASLEEP_NS, "that of its first segment is not why"
+    assert even_delay_ns(link, slowdown) == (late_ns if tells else 0.0)

@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_ports_of_scripts import RANKS, Recording
 from test_traced_script import traced
@@ -14,8 +15,10 @@ from test_traced_script import traced
 from e2c_dl.archive.host_records import HostRecords
 from e2c_dl.archive.read import open_archive
 from e2c_dl.archive.records import ProcessorFacts
+from e2c_dl.diagnosis.diagnose import read_run
 from e2c_dl.errors import ArchiveError
 from e2c_dl.trace.check import MOST_WAITED_US
+from e2c_dl.trace.model import Phase
 from e2c_dl.tracing.looks import Looks
 from e2c_dl.tracing.rows import Processor, Rows
 from e2c_dl.tracing.samplers.counters import EVERY_S
@@ -124,6 +127,25 @@ def test_a_script_beside_another_program_on_its_processor_is_told_to_have_waited
     assert done.returncode == 0, done.stderr
     (told,) = (each for each in open_archive(tmp_path / "archive").run.limitations if "processors" in each)
     assert told.startswith("ranks waited for processors that others had, ")
+
+
+BRIEF = """
+import time, torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(20):
+    model(torch.ones(8, 8)).sum().backward()
+    time.sleep(0.005)
+    optimizer.step()
+"""
+
+
+def test_of_a_script_of_less_than_a_second_every_iteration_but_the_first_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = traced(tmp_path / "archive", sys.executable, "-c", BRIEF)
+    assert done.returncode == 0, done.stderr
+    (rank,) = read_run(open_archive(tmp_path / "archive"))[0].ranks
+    assert [*np.flatnonzero(rank.of(Phase.ITERATION)["seq"] < 0)] == [0], "in which whose trace it is was asked"
 
 
 def test_who_is_here_is_the_thread_that_trains(tmp_path: Path) -> None:
