@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from e2c_dl.diagnosis.detection.links.first_bytes import ASLEEP_NS, OPENING, even_delay_ns
+from e2c_dl.diagnosis.detection.links.kinds import Kind
 from e2c_dl.diagnosis.detection.links.way_back import behind_data, not_blamed
 from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.ethernet import wire_bits
 from e2c_dl.trace.messages import MESSAGE
@@ -42,8 +44,10 @@ def slow(src: str, dst: str, times: tuple[float, ...], *, later_ns: int = 0) -> 
     )
 
 
-def behind(departing: list[Any]) -> tuple[list[Any], list[Any]]:
-    return behind_data(departing, {each.link.pair: each.link for each in departing})
+def behind(departing: list[Any], **recurring: Any) -> tuple[list[Any], list[Any]]:
+    """``recurring``: of those whose rate recurs, what they are called and when they are slow."""
+    kinds = {tuple(name.split("_")): Kind(part=Part.RATE, slow=slow) for name, slow in recurring.items()}
+    return behind_data(departing, {each.link.pair: each.link for each in departing}, kinds)
 
 
 def test_who_is_uneven_beside_an_evenly_slow_way_back_waits_for_acknowledgements() -> None:
@@ -57,6 +61,7 @@ def test_who_is_uneven_beside_an_evenly_slow_way_back_waits_for_acknowledgements
     [(EVEN, 0),  # as slow by itself: a lower rate serves alike messages alike
      ((1.5,) * 10, 0),
      (tuple(2 * each for each in UNEVEN), 0),  # it is later than what it would wait behind
+     ((2.0, 1.98, 0.9, 2.01, 4.0, 2.0, 1.1, 2.02, 1.4, 2.0), 0),  # but some: so most of them are
      (UNEVEN, APART_NS * 45 // 100),  # when that is over
      (UNEVEN[:5], 0)],
 )  # fmt: skip
@@ -69,7 +74,11 @@ def test_of_data_that_others_wait_behind_those_that_are_clearly_late_are_even() 
     waiting = tuple(1 + (each - 1) * 1.4 for each in UNEVEN) + (1.1,) * 4
     assert behind([slow("a", "b", slow_at_times), slow("b", "a", waiting)])[0] == [("b", "a")]
     uneven = (3.0, 1.9, 2.4, 2.6, 2.1, 2.9, 3.1, 2.2, *[1.2] * 8)
-    assert behind([slow("a", "b", uneven), slow("b", "a", waiting)])[0] == []
+    both = [slow("a", "b", uneven), slow("b", "a", waiting)]
+    times = ((0.0, 8.0),)
+    assert behind(both)[0] == []
+    assert behind(both, a_b=times)[0] == [("b", "a")], "its queue overflows each time that its rate is low"
+    assert behind(both, a_b=times, b_a=times)[0] == [], "both are slow by themselves"
     few = (*[3.0] * 6, *[1.15, 1.4, 1.2, 1.3] * 13)  # as time-outs are
     assert behind([slow("a", "b", few), slow("b", "a", waiting)])[0] == []
 
@@ -114,8 +123,10 @@ def test_who_opens_a_window_by_late_acknowledgements_is_not_to_blame(begins: int
     late, pair = slow("b", "a", tuple(times)), ("b", "a")
     late.judged.windows[:] = False
     late.judged.windows[begins : begins + 4] = True
-    assert behind_data([late], {}, [("a", "b")]) == ([pair] if waits else [], [])
-    assert behind_data([late], {}, [("a", "b"), pair]) == ([], []), "it is late by a delay of its own"
+    by_delay = Kind(part=Part.DELAY, delay_ns=1e6)
+    assert behind_data([late], {}, {("a", "b"): by_delay}) == ([pair] if waits else [], [])
+    own = {("a", "b"): by_delay, pair: by_delay}
+    assert behind_data([late], {}, own) == ([], []), "it is late by a delay of its own"
     assert behind_data([late], {}) == ([], [])
 
 

@@ -87,11 +87,15 @@ def test_what_recurs_did_so_in_the_warm_up_if_messages_are_as_late_there_at_its_
     assert by_windows == each.stretches
 
 
-@pytest.mark.parametrize(("times", "begins"), [(1.2, SLOW.start), (2.0, 2)])
-def test_on_machines_what_is_little_beside_the_rest_is_no_beginning(times: float, begins: int) -> None:
-    took_s = np.full(COUNT, TOOK_S)
+@pytest.mark.parametrize(
+    ("times", "until", "begins"),
+    [(1.2, SLOW.stop, SLOW.start), (2.0, SLOW.stop, 2), (1.8, SLOW.stop, 2), (1.8, 4 * COUNT, SLOW.start)],
+    ids=["little", "half", "two fifths, of little", "two fifths, of much"],
+)
+def test_on_machines_what_is_little_beside_the_rest_is_no_beginning(times: float, until: int, begins: int) -> None:
+    took_s = np.full(max(COUNT, until), TOOK_S)
     took_s[2:4] *= times  # TCP's window opens
-    took_s[SLOW] *= 3
+    took_s[SLOW.start : until] *= 3
     each = judged(carried(took_s))
     assert len(each.stretches.begins_s) == 2
     served_s = np.cumsum(took_s) - took_s

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from e2c_dl.diagnosis.detection.links.lower_rate import recurring_rate
 from e2c_dl.diagnosis.detection.links.recurring_rate import Recurrence, recurrence
+from e2c_dl.diagnosis.links import Designed, ObservedLink
+from e2c_dl.diagnosis.model import Part
+from e2c_dl.diagnosis.piecewise import Piecewise
+from e2c_dl.ethernet import wire_bits
+from e2c_dl.trace.messages import MESSAGE
 
 MESSAGES, BUSY_S = 40, 0.1
+NBYTES = 100_000
 
 
 def suited(found: Recurrence, begins_s: np.ndarray, ends_s: np.ndarray, late_s: np.ndarray) -> float:
@@ -24,10 +34,12 @@ def served(late_s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return ends_s - BUSY_S - late_s, ends_s, late_s
 
 
-def recurring(rate: float, period_s: float, share: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def recurring(
+    rate: float, period_s: float, share: float, messages: int = MESSAGES
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Messages that are served while the rate is ``rate`` times lower at the end of each period."""
     step_s, now_s, late_s = 1e-4, 0.0, []
-    for _ in range(MESSAGES):
+    for _ in range(messages):
         begin_s, left_s = now_s, BUSY_S
         while left_s > 0:
             left_s -= step_s / (rate if now_s % period_s >= (1 - share) * period_s else 1.0)
@@ -56,3 +68,45 @@ def test_none_suits_what_is_late_at_random(seed: int) -> None:
 def test_messages_that_are_short_beside_the_run_ask_for_no_search(usual_s: float) -> None:
     begins_s = np.sort(np.random.default_rng(1).random(200)) ** 8 * 100.0
     assert recurrence(begins_s, begins_s + 2 * usual_s, np.full(200, usual_s)) is None
+
+
+def carried(begins_s: np.ndarray, ends_s: np.ndarray) -> Any:
+    """A link that carried messages of BUSY_S each from ``begins_s`` to ``ends_s``, and departs."""
+    rows = np.zeros(len(begins_s), dtype=MESSAGE)
+    rows["nbytes"] = NBYTES
+    rows["send_start_ns"], rows["recv_end_ns"] = np.rint(begins_s * 1e9), np.rint(ends_s * 1e9)
+    rate_bps = float(wire_bits(NBYTES)) / BUSY_S
+    return SimpleNamespace(
+        link=ObservedLink(
+            src="a", dst="b", rows=rows, designed=Designed(own=Piecewise.constant(rate_bps)), began_ns=0,
+            uncertainty_ns=0, first_iteration=0,
+        )
+    )  # fmt: skip
+
+
+AS_DESIGNED: Any = SimpleNamespace(would_ns=lambda link: link.expected_ns)
+
+
+def test_a_queue_that_overflows_each_time_hides_no_rate_that_recurs() -> None:
+    begins_s, ends_s, late_s = recurring(rate=3.0, period_s=2.0, share=0.4, messages=100)
+    for first in np.flatnonzero((late_s[1:] > BUSY_S) & (late_s[:-1] <= BUSY_S))[::2] + 1:
+        ends_s[first : first + 3] = ends_s[first + 2]  # behind a segment of the first that is sent again
+    kind = recurring_rate(carried(begins_s, ends_s), AS_DESIGNED)
+    assert kind is not None and kind.part is Part.RATE
+    assert kind.rate == pytest.approx(3.0, rel=0.1)
+    assert kind.slow[0] == (pytest.approx(1.2, abs=0.1), pytest.approx(2.0, abs=0.1))
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("often", [0.2, 0.9])
+def test_losses_are_no_rate_that_recurs(often: float, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    late_s = np.where(draw.random(MESSAGES) < often, draw.exponential(0.05, MESSAGES), 0.0)
+    begins_s, ends_s, _ = served(late_s)
+    assert recurring_rate(carried(begins_s, ends_s), AS_DESIGNED) is None
+
+
+def test_fewer_times_than_four_tell_no_rate_that_recurs() -> None:
+    begins_s, ends_s, _ = recurring(rate=3.0, period_s=2.0, share=0.4, messages=100)
+    shown = begins_s < 6.5  # three
+    assert recurring_rate(carried(begins_s[shown], ends_s[shown]), AS_DESIGNED) is None

@@ -108,7 +108,7 @@ def link_departures(
     kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
-    waiting, opening = behind_data([] if as_designed.exact else [by_pair[each] for each in kinds], every, later)
+    waiting, opening = behind_data([] if as_designed.exact else [by_pair[each] for each in kinds], every, kinds)
     departures, behind = [], {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in waiting}
     for pair in (pair for pair in kinds if pair not in {*waiting, *opening}):
         made = _departure(by_pair[pair], kinds[pair], as_designed, hidden=pair in delayed)

@@ -2,7 +2,8 @@
 
 In a modelled world a link, simulated (:mod:`.tcp_simulated`, :mod:`.lower_rate`), brings messages when they came if it
 is changed as it was: so a rate is told from a delay that comes and goes, and from losses. In any world one that drifts
-or steps is told from losses by stretches of the link: within these it serves alike messages alike. Who of its two ends
+or steps is told from losses by stretches of the link: within these it serves alike messages alike. On machines one that
+recurs is told from losses by all of its messages, a queue that overflows meanwhile included. Who of its two ends
 a link waits for sockets tell (:mod:`.ends`).
 """
 
@@ -38,7 +39,7 @@ from e2c_dl.diagnosis.detection.links.kinds import (
     kind_of,
 )
 from e2c_dl.diagnosis.detection.links.longer_delay import longer_delay_ns
-from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate
+from e2c_dl.diagnosis.detection.links.lower_rate import lower_rate, recurring_rate
 from e2c_dl.diagnosis.detection.links.sending_again import NEAR, is_near, takes_sending_again
 from e2c_dl.diagnosis.detection.links.series import IMPOSSIBLE
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, AsDesigned
@@ -61,9 +62,6 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
         return Kind(part=Part.RATE, rate=each.judged.slowdown)
     windows, chosen = each.judged.windows, within_stretches(each)
     kind = _kind_of(each, chosen, as_designed)
-    if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
-        others = chosen & ~as_designed.held_up(each.link)
-        kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
     certain = False
     if as_designed.exact and each.link.designed.left is None and (kind.part in UNTOLD or kind.late_share):
         late_ns = late_first_bytes_ns(each.link, chosen, least=CERTAIN)
@@ -96,10 +94,18 @@ def kind_told(each: JudgedLink, as_designed: AsDesigned) -> Kind:
 
 
 def _kind_of(each: JudgedLink, chosen: npt.NDArray[np.bool_], as_designed: AsDesigned) -> Kind:
-    """The kind by its messages ``chosen``, or a delay where, on machines, all first bytes are late by one."""
+    """The kind by its messages ``chosen``.
+
+    On machines a delay, where all first bytes are late by one, and a rate, where one that recurs suits what seems lost.
+    """
     kind = kind_of(each.link, chosen)
-    if as_designed.exact or kind.part not in UNTOLD:
+    if kind.part is Part.LOSS:  # unevenly late, as they are, too, where windows open
+        others = chosen & ~as_designed.held_up(each.link)
+        kind = kind_of(each.link, others) if others.sum() >= LEAST_MESSAGES else kind
+    if as_designed.exact:
         return kind
+    if kind.part not in UNTOLD:
+        return (kind.part is Part.LOSS and recurring_rate(each, as_designed)) or kind
     even_ns = even_delay_ns(each.link, each.judged.slowdown)
     return Kind(part=Part.DELAY, delay_ns=even_ns) if even_ns else kind
 

@@ -22,17 +22,21 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.detection.change_points import Doubles
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
-from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, LATEST, UNEVEN, telling_of
+from e2c_dl.diagnosis.detection.links.kinds import GRAIN_NS, LATEST, UNEVEN, Kind, telling_of
 from e2c_dl.diagnosis.detection.links.recurring_rate import FREE as FREE_OF_ALL
 from e2c_dl.diagnosis.detection.links.recurring_rate import Recurrence, recurrence
+from e2c_dl.diagnosis.detection.links.series import delivered
 from e2c_dl.diagnosis.detection.links.tcp_simulated import BROUGHT, HELD_UP, AsDesigned, at_least_ns, later_than
 from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 
 LEAST_SLOWER = 1.05
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the messages: what the slowest of them take may be it
 TRIED, BEYOND, NEAR = 8, 1.4, 0.05  # rates, up to BEYOND what is shown, then as many around the best of them
+CLEAR, LEFT, LESS = 0.25, 1 / 6, 0.4  # of the latest; of what these are late; of what one rate all the time leaves
+LEAST_TIMES = 4  # that it was slow: of fewer, late by chance, three may be as far apart as two
 FREE, LEAST_TOLD = 2, 4  # of each run of messages; of all of them, beyond what is free
 _SHORTEST_S = 1e-6
 
@@ -105,11 +109,47 @@ def lower_rate(each: JudgedLink, as_designed: AsDesigned, enough: float = 0.0) -
 
 def _recurrence(link: ObservedLink, as_designed_ns: Doubles) -> Recurrence | None:
     """The recurrence that suits those messages of ``link`` best which tell a rate, and which no window holds up."""
-    telling = telling_of(link) & (as_designed_ns <= HELD_UP * link.expected_ns + GRAIN_NS)
+    telling = _not_held_up(link, as_designed_ns)
     if telling.sum() - FREE_OF_ALL < LEAST_TOLD:
         return None
     ends_s, took_s = link.left_ns[telling] / 1e9, link.services_ns[telling] / 1e9
     return recurrence(ends_s - took_s, ends_s, took_s - link.expected_ns[telling] / 1e9)
+
+
+def recurring_rate(each: JudgedLink, as_designed: AsDesigned) -> Kind | None:
+    """The lower rate that recurs and suits late messages of ``each`` far better than one all the time; None: none does.
+
+    By the messages alone, as on machines they come: where a queue overflows what is sent again is delivered with what
+    follows, and looks like losses. But these recur by no period.
+    """
+    link = each.link
+    would_ns = as_designed.would_ns(link)
+    if would_ns is None:
+        return None
+    telling = _not_held_up(link, at_least_ns(link, would_ns))
+    expected_ns, services_ns = link.expected_ns[telling], link.services_ns[telling].astype(np.float64)
+    took_ns = delivered(services_ns, expected_ns)
+    late = took_ns > (1 + UNEVEN) * expected_ns + GRAIN_NS
+    if late.sum() - FREE_OF_ALL < LEAST_TOLD:
+        return None
+    ends_s, late_s = (link.left_ns[telling] + np.cumsum(took_ns - services_ns)) / 1e9, (took_ns - expected_ns) / 1e9
+    begins_s, always_s = ends_s - took_ns / 1e9, (np.median(took_ns / expected_ns) - 1) * expected_ns / 1e9
+    found = recurrence(begins_s, ends_s, late_s)
+    if found is None or len(slow := found.slow(float(ends_s[-1]))) < LEAST_TIMES:
+        return None
+    would_s = found.late_s(begins_s, ends_s)
+    off_s, off_always_s = (np.abs(each_s - late_s) for each_s in (would_s, always_s))
+    clear = np.maximum(late_s, would_s) >= CLEAR * late_s.max()
+    suits = off_s[clear].sum() <= LEFT * late_s[clear].sum() and off_s.sum() <= LESS * off_always_s.sum()
+    shortest_s = min(found.share, 1 - found.share) * found.period_s
+    if not suits or shortest_s < float(np.median(expected_ns)) / 1e9:
+        return None
+    return Kind(part=Part.RATE, rate=found.rate, slow=tuple(slow))
+
+
+def _not_held_up(link: ObservedLink, as_designed_ns: Doubles) -> npt.NDArray[np.bool_]:
+    """Those messages of ``link`` that tell a rate, and that take ``as_designed_ns`` not for a window's sake."""
+    return np.asarray(telling_of(link) & (as_designed_ns <= HELD_UP * link.expected_ns + GRAIN_NS))
 
 
 def _late(link: ObservedLink, as_designed_ns: Doubles) -> tuple[npt.NDArray[np.bool_], list[Run]]:

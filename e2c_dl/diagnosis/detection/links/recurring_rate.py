@@ -48,6 +48,11 @@ class Recurrence:
         each_s = [(begin_s, begin_s + self.share * self.period_s) for begin_s in begins_s.tolist()]
         return [(max(0.0, begin_s), end_s) for begin_s, end_s in each_s if end_s > 0]
 
+    def late_s(self, begins_s: Doubles, ends_s: Doubles) -> Doubles:
+        """How late messages are that are served from ``begins_s`` to ``ends_s``, both of shape (messages,)."""
+        slow_s = [_slow_s(until_s, self.begin_s, self.period_s, self.share) for until_s in (begins_s, ends_s)]
+        return np.asarray((slow_s[1] - slow_s[0]) * (1 - 1 / self.rate))
+
 
 def recurrence(begins_s: Doubles, ends_s: Doubles, late_s: Doubles) -> Recurrence | None:
     """What suits messages best that were served from ``begins_s`` to ``ends_s``, and late by ``late_s``.
@@ -103,14 +108,8 @@ class _Messages:
         axes = np.asarray(periods_s), middles_s, losses, rates
         period_s, middle_s, lost, rate = (each[..., None] for each in np.ix_(*axes))
         share = np.minimum(MOST_SHARE, lost / (1 - 1 / rate))
-        begin_s = middle_s - share * period_s / 2
-
-        def slow_s(until_s: Doubles) -> Doubles:
-            periods = (until_s - begin_s) / period_s
-            whole = np.floor(periods)
-            return np.asarray(period_s * (whole * share + np.minimum(share, periods - whole)))
-
-        would_s = (slow_s(self.ends_s) - slow_s(self.begins_s)) * (1 - 1 / rate)
+        slow = middle_s - share * period_s / 2, period_s, share
+        would_s = (_slow_s(self.ends_s, *slow) - _slow_s(self.begins_s, *slow)) * (1 - 1 / rate)
         off_s = np.abs(would_s - self.late_s).mean(axis=-1)
         place = np.unravel_index(int(np.argmin(off_s)), off_s.shape)
         first, second, third, fourth = (float(axis[at]) for axis, at in zip(axes, place, strict=True))
@@ -127,3 +126,12 @@ class _Messages:
             off_s, found = self.best(periods_s, middles_s, losses, rates)
             widths = widths * CLOSER
         return off_s, found
+
+
+def _slow_s(
+    until_s: Doubles, begin_s: float | Doubles, period_s: float | Doubles, share: float | Doubles
+) -> Doubles:  # fmt: skip
+    """How long it is slow until ``until_s``, for ``share`` of each period, counted from ``begin_s``; of one shape."""
+    periods = (until_s - begin_s) / period_s
+    whole = np.floor(periods)
+    return np.asarray(period_s * (whole * share + np.minimum(share, periods - whole)))

@@ -23,7 +23,7 @@ from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import MOST_UNEVEN, Stretches, When, at_moments
 
-LITTLE = 0.25  # of what another stretch departs by, and of all
+LITTLE = 0.25  # of what another stretch departs by, and of all; twice of the one, if half of the other
 
 
 def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None, *, measured: bool = False) -> Stretches:
@@ -61,8 +61,11 @@ def _most_of(each: JudgedLink) -> Stretches:
     beyond = np.expm1(levelled.levels - each.judged.reference)
     most = np.array([beyond[start:stop].max() for start, stop in rows])
     in_all = np.array([beyond[start:stop] @ levelled.lengths[start:stop] for start, stop in rows])
-    little = (most < LITTLE * most.max()) & (in_all < LITTLE * in_all.max())
-    if most.max() <= 0 or in_all[little].sum() > LITTLE * in_all.sum():  # each is little, but not all of them
+    if most.max() <= 0:
+        return each.stretches
+    by, share = most / most.max(), in_all / in_all.max()
+    little = (by * share < LITTLE**2) & (np.maximum(by, share) < 2 * LITTLE)
+    if in_all[little].sum() > LITTLE * in_all.sum():  # each is little, but not all of them
         return each.stretches
     for row in np.flatnonzero(little):
         departs[slice(*rows[row])] = False

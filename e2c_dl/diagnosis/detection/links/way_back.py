@@ -8,7 +8,8 @@
 Where b -> a is late, its own messages show little of what that costs the other way, whose acknowledgements come by it.
 So do they where b -> a is slower than designed: they wait behind its data, a queue of up to a second. What a -> b takes
 longer by that is uneven, as its window lets it, and over with what b -> a carries; a lower rate serves alike messages
-alike. And where b -> a is late by a delay, a -> b is late until its window is open, and no longer.
+alike, most of them at least, or recurs. And where b -> a is late by a delay, a -> b is late until its window is open,
+and no longer.
 
 Source: Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR 1997,
 Eq. (3): where losses limit a link, its rate is as one over its round trip; as it is where its window opens.
@@ -16,15 +17,16 @@ Eq. (3): where losses limit a link, its rate is as one over its round trip; as i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
-from e2c_dl.diagnosis.detection.links.kinds import telling_of
+from e2c_dl.diagnosis.detection.links.kinds import Kind, telling_of
 from e2c_dl.diagnosis.detection.links.sending_again import shrinks
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Limitation
@@ -37,39 +39,48 @@ UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside
 FALLS = 0.75  # of what the first third of the messages is late: a window that opens
 LATE, MEANWHILE = 1.1, 0.7  # times as long as designed; of what messages are late, beside the other way
 EARLY = 0.75  # of what messages are late, in the first half of the run
-LATEST, HALF = 0.9, 0.5  # of the messages; of what messages are late
+LATEST, HALF = 0.9, 0.5  # of the messages; of these, or of what they are late
 A_WHILE = 3  # windows on time: one that was opened stays open
 LEAST_MESSAGES, LEAST_EVEN = 8, 5  # that depart; clearly
 
 
 def behind_data(
-    departing: Sequence[JudgedLink], carried: Mapping[Pair, ObservedLink], later: Collection[Pair] = ()
+    departing: Sequence[JudgedLink], carried: Mapping[Pair, ObservedLink],
+    kinds: Mapping[Pair, Kind] = MappingProxyType({}),
 ) -> tuple[list[Pair], list[Pair]]:  # fmt: skip
     """Those of ``departing`` whose acknowledgements wait behind the other way's data: of one that departs more; of any.
 
     The latter while they open their windows. With the former those that open theirs by acknowledgements that come late,
-    for the other way is among those ``later`` by a delay.
+    for the other way is so by a delay. ``kinds``: of what departs, as far as they are known.
     """
     by_pair = {each.link.pair: each for each in departing}
-    waiting = [
-        pair for pair, each in by_pair.items()
-        if (pair[::-1] in by_pair and _waits_for_acknowledgements(each, by_pair[pair[::-1]]))
-        or (pair[::-1] in later and pair not in later and _is_late_at_first(each))
-    ]  # fmt: skip
+    later = {pair for pair, kind in kinds.items() if kind.delay_ns}
+    recurring = {pair for pair, kind in kinds.items() if kind.slow}
+
+    def waits(pair: Pair, back: Pair) -> bool:
+        recurs = back in recurring and pair not in recurring
+        if back in by_pair and _waits_for_acknowledgements(by_pair[pair], by_pair[back], recurs=recurs):
+            return True
+        return back in later and pair not in later and _is_late_at_first(by_pair[pair])
+
+    waiting = [pair for pair in by_pair if waits(pair, pair[::-1])]
     others = (pair for pair in by_pair if pair not in waiting and pair[::-1] in carried)
     return waiting, [pair for pair in others if _opens_behind(by_pair[pair], carried[pair[::-1]])]
 
 
-def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink) -> bool:
-    """Whether ``each`` is later than designed by what ``back``, the other way, is slower."""
+def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink, *, recurs: bool) -> bool:
+    """Whether ``each`` is later than designed by what ``back``, the other way, is slower, evenly or as ``recurs``."""
     own, other = _times_longer(each), _times_longer(back)
     if each.judged.excess_s > back.judged.excess_s or min(len(own), len(other)) < LEAST_MESSAGES:
         return False
+    by_back = _is_late_beside(each, back.link.rows[_late(back)])
+    if recurs:
+        return by_back
     clearly = other[other - 1 >= (np.quantile(other, LATEST) - 1) / 2]  # some it carried as designed, or nearly
     if len(clearly) < LEAST_EVEN or (clearly - 1).sum() < HALF * (other - 1).sum():
         return False
     usual, most = np.quantile(clearly, (0.5, 0.75))
-    return bool(most <= EVENLY * usual and _is_uneven(own) and _is_late_beside(each, back.link.rows[_late(back)]))
+    return bool(most <= EVENLY * usual and _is_uneven(own) and by_back)
 
 
 def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
@@ -82,9 +93,10 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
 
 
 def _is_uneven(times: npt.NDArray[np.float64]) -> bool:
-    """Whether messages that take so many ``times`` as long as designed are late unevenly."""
-    low, high = np.quantile(times, (0.25, 0.75)) if len(times) else (1.0, 1.0)
-    return bool(high >= UNEVENLY * low)
+    """Whether messages that take so many ``times`` as long as designed are late unevenly, as by no lower rate."""
+    low, usual, high = np.quantile(times, (0.25, 0.5, 0.75)) if len(times) else (1.0, 1.0, 1.0)
+    alike = np.abs(times - usual) <= (EVENLY - 1) * usual
+    return bool(high >= UNEVENLY * low and alike.sum() <= HALF * len(times))
 
 
 def _is_late_at_first(each: JudgedLink) -> bool:
