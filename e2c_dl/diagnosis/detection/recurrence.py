@@ -21,7 +21,8 @@ factor of HALF_AS_MUCH_MORE apart. Where many others that are alike tell the noi
 as much, but not in its lower windows, need be less far beyond a split of noise (drawn, of as much noise as the others
 have, none of 10,000; of twice as much one in a hundred of 12 windows, one in 500 of 30). So few that nothing could
 recur in them are so only if PLAIN times the noise that is left apart (of normal noise one of 50,000 series of 7 windows
-is 23 times, of 10 windows 13 times), or if there is as wide a gap between them beside the noise that many others have.
+is 23 times, of 10 windows 13 times), or if there is as wide a gap between them beside the noise that many others have,
+and beside what the lower ones leave if that is more.
 
 Of more than MOST_WINDOWS, values are split in two all the same. Periods are folded about the strongest frequencies only
 (:func:`recurring_of_many`), where values alone do not tell.
@@ -121,10 +122,13 @@ def by_turns(values: Doubles, known_noise: float | None = None) -> npt.NDArray[n
 
 
 def _far_beyond(values: Doubles, touched: npt.NDArray[np.bool_], known_noise: float) -> bool:
-    """Whether each of a few windows ``touched`` is far beyond all others, which are as even as many others' are."""
+    """Whether each of a few windows ``touched`` is far beyond all others, which are as even as many others' are.
+
+    Or next to even, beside how far that is.
+    """
     noise = max(LEAST_NOISE, known_noise)
-    even = values[~touched].std(ddof=1) <= AS_EVEN * noise
     gap = float(values[touched].min() - values[~touched].max())
+    even = values[~touched].std(ddof=1) <= max(AS_EVEN * noise, gap / PLAIN)
     return bool(even and gap > max(HALF_AS_MUCH_MORE, PLAIN * noise))
 
 

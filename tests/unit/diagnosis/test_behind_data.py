@@ -83,6 +83,20 @@ def test_of_data_that_others_wait_behind_those_that_are_clearly_late_are_even() 
     assert behind([slow("a", "b", few), slow("b", "a", waiting)])[0] == []
 
 
+@pytest.mark.parametrize(
+    ("back", "later_ns", "waits"),
+    [((1.0, 3.0, 2.4, 1.0), 0, True),
+     ((1.0, 4.2, 4.6, 1.0), 0, False),  # as slow by itself
+     ((3.0, 2.4, 1.0, 1.0), 0, False),  # it was late before
+     ((1.0, 1.0, 1.0, 3.0), APART_NS * 45 // 100, False)],  # when that is over
+)  # fmt: skip
+def test_of_few_messages_those_wait_that_are_clearly_less_late_meanwhile(
+    back: tuple[float, ...], later_ns: int, waits: bool
+) -> None:
+    both = [slow("a", "b", (1.0, 4.9, 4.8, 1.0)), slow("b", "a", back, later_ns=later_ns)]
+    assert behind(both)[0] == ([("b", "a")] if waits else [])
+
+
 def test_nobody_waits_behind_data_that_losses_make_late() -> None:
     assert behind([slow("a", "b", tuple(2 * each for each in UNEVEN)), slow("b", "a", UNEVEN)])[0] == []
     assert behind([slow("b", "a", UNEVEN)]) == ([], [])

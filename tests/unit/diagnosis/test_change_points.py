@@ -62,6 +62,18 @@ def test_few_windows_that_are_plainly_slow_by_turns_are_told() -> None:
     assert by_turns(20 * noise + 1.6 * slow) is None, "not plainly"
 
 
+def test_few_windows_far_beyond_others_are_told_by_turns_though_these_are_less_even_than_known() -> None:
+    took = np.array([4.22, 1.07, 3.36, 1.0, 3.33, 1.02, 3.26, 1.02, 4.26])  # each is slow for more or less of its time
+    found = by_turns(np.log(took), known_noise=0.005)
+    assert found is not None
+    assert (found == (took > 2)).all()
+    uneven = took + np.where(took > 2, 0.0, [0.0, 0.5, 0.0, 0.0, 0.0, 0.3, 0.0, 0.8, 0.0])
+    assert by_turns(np.log(uneven), known_noise=0.005) is None
+    for known in (0.005, 0.05, 0.2):
+        noise = (np.random.default_rng(seed).normal(0.0, 0.3, 9) for seed in range(2000))
+        assert sum(by_turns(each, known_noise=known) is not None for each in noise) <= 2, "one in a thousand"
+
+
 def test_few_windows_that_are_far_beyond_others_are_slow_by_turns_unevenly() -> None:
     values = np.array([1.19, 1.61, 0.02, 1.29, 0.01, 1.2, 0.0, 1.16])  # slow for more or less of each window
     assert by_turns(values) is None, "they may be as noisy"

@@ -38,6 +38,7 @@ from e2c_dl.trace.messages import MessageArray
 UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside the lower; beside the median
 FALLS = 0.75  # of what the first third of the messages is late: a window that opens
 LATE, MEANWHILE = 1.1, 0.7  # times as long as designed; of what messages are late, beside the other way
+CLEARLY_LESS = 0.75  # of what the other way is slower: of few messages no other evidence is to be had
 EARLY = 0.75  # of what messages are late, in the first half of the run
 LATEST, HALF = 0.9, 0.5  # of the messages; of these, or of what they are late
 A_WHILE = 3  # windows on time: one that was opened stays open
@@ -71,9 +72,12 @@ def behind_data(
 def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink, *, recurs: bool) -> bool:
     """Whether ``each`` is later than designed by what ``back``, the other way, is slower, evenly or as ``recurs``."""
     own, other = _times_longer(each), _times_longer(back)
-    if each.judged.excess_s > back.judged.excess_s or min(len(own), len(other)) < LEAST_MESSAGES:
+    if each.judged.excess_s > back.judged.excess_s or not len(own) or not len(other):
         return False
     by_back = _is_late_beside(each, back.link.rows[_late(back)])
+    if min(len(own), len(other)) < LEAST_MESSAGES:
+        less = own.max() <= CLEARLY_LESS * other.max() and each.judged.excess_s <= CLEARLY_LESS * back.judged.excess_s
+        return bool(by_back and less and _begins_behind(each, back))
     if recurs:
         return by_back
     clearly = other[other - 1 >= (np.quantile(other, LATEST) - 1) / 2]  # some it carried as designed, or nearly
@@ -83,13 +87,25 @@ def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink, *, recurs: b
     return bool(most <= EVENLY * usual and _is_uneven(own) and by_back)
 
 
+def _begins_behind(each: JudgedLink, back: JudgedLink) -> bool:
+    """Whether all of ``each`` that is late was sent after ``back`` had begun to carry something that is late there."""
+    late, late_there = _late(each), _late(back)
+    begun_ns = (back.link.left_ns - back.link.services_ns)[late_there].min(initial=back.link.left_ns.max())
+    return bool((each.link.rows["send_start_ns"][late] - each.link.began_ns >= begun_ns).all())
+
+
 def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
     """Whether ``each`` is late in the first half of the run, from its beginning on, beside data of ``back``.
 
     Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed.
     """
     own = _times_longer(each)
-    return _is_late_at_first(each) and (_is_uneven(own) or shrinks(own - 1, FALLS)) and _is_late_beside(each, back.rows)
+    return (
+        len(own) >= LEAST_MESSAGES
+        and _is_late_at_first(each)
+        and (_is_uneven(own) or shrinks(own - 1, FALLS))
+        and _is_late_beside(each, back.rows)
+    )
 
 
 def _is_uneven(times: npt.NDArray[np.float64]) -> bool:
@@ -127,8 +143,8 @@ def _is_later_again(each: JudgedLink, late: npt.NDArray[np.bool_], late_ns: npt.
 
 def _is_late_beside(each: JudgedLink, beside: MessageArray) -> bool:
     """Whether nearly all that ``each`` is late it is while messages ``beside`` were under way."""
-    own, late = _times_longer(each), _late(each)
-    if each.link.by_receiver or each.link.designed.loses or len(own) < LEAST_MESSAGES or not late.any():
+    late = _late(each)
+    if each.link.by_receiver or each.link.designed.loses or not late.any():
         return False
     order = np.argsort(beside["send_start_ns"])
     until_ns = np.append(0, np.maximum.accumulate(beside["recv_end_ns"][order]))  # of those that were sent by then
