@@ -108,6 +108,7 @@ def test_nobody_waits_behind_data_that_losses_make_late() -> None:
     [((*UNEVEN, *[1.0] * 12), 0, True),  # late at first, beside data that are not
      ((*[1.0] * 12, *UNEVEN), 12, False),
      ((*LESS, *[1.0] * 12), 0, True),  # evenly, but by less and less
+     ((1.79, 1.69, 1.62, 1.52, 1.42, 1.42, 1.45, 1.55, 1.43, 1.47, *[1.0] * 12), 0, True),  # hardly, for long
      ((*[1.5] * 10, *[1.0] * 12), 0, False)],  # evenly: a lower rate
 )  # fmt: skip
 def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(

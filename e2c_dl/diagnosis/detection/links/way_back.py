@@ -35,7 +35,7 @@ from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 from e2c_dl.topology import Pair
 from e2c_dl.trace.messages import MessageArray
 
-UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside the lower; beside the median
+UNEVENLY, EVENLY = 1.1, 1.05  # the upper quartile of what messages take, beside the lower; beside another one
 FALLS = 0.75  # of what the first third of the messages is late: a window that opens
 LATE, MEANWHILE = 1.1, 0.7  # times as long as designed; of what messages are late, beside the other way
 CLEARLY_LESS = 0.75  # of what the other way is slower: of few messages no other evidence is to be had
@@ -103,16 +103,22 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
     return (
         len(own) >= LEAST_MESSAGES
         and _is_late_at_first(each)
-        and (_is_uneven(own) or shrinks(own - 1, FALLS))
+        and (_spread(own) > EVENLY or shrinks(own - 1, FALLS))
         and _is_late_beside(each, back.rows)
     )
 
 
+def _spread(times: npt.NDArray[np.float64]) -> float:
+    """The upper quartile of ``times``, at least one, beside the lower."""
+    low, high = np.quantile(times, (0.25, 0.75))
+    return float(high / low)
+
+
 def _is_uneven(times: npt.NDArray[np.float64]) -> bool:
     """Whether messages that take so many ``times`` as long as designed are late unevenly, as by no lower rate."""
-    low, usual, high = np.quantile(times, (0.25, 0.5, 0.75)) if len(times) else (1.0, 1.0, 1.0)
+    usual = float(np.median(times))
     alike = np.abs(times - usual) <= (EVENLY - 1) * usual
-    return bool(high >= UNEVENLY * low and alike.sum() <= HALF * len(times))
+    return bool(_spread(times) >= UNEVENLY and alike.sum() <= HALF * len(times))
 
 
 def _is_late_at_first(each: JudgedLink) -> bool:
