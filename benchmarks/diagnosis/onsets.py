@@ -22,18 +22,18 @@ from e2c_dl.trace.model import Phase, Trace
 
 
 def onset_iteration(system: System, trace: Trace, injection: Injection, undisturbed_s: float) -> int | None:
-    """The iteration, of the first of its hosts or its links' sources, in which ``injection`` began; None: all of it.
+    """The iteration, of that of its hosts or its links' sources which it struck first, in which ``injection`` began.
 
-    It begins where it strikes what the host does, or the link carries: until then no trace can show it.
+    It begins where it strikes what the host does, or the link carries: until then no trace can show it. None: it is
+    there all the time.
     """
     if injection.when is When.PERSISTENT:
         return None
     in_force, onset_s = injection.during(undisturbed_s, 1.0, 0.0), injection.onset_s(undisturbed_s)
     sources: Sequence[str] = injection.hosts or [src for src, _ in injection.links]
     struck_s = (_struck_s(each, in_force, onset_s) for each in _done_s(system, trace, injection))
-    source, began_s = next(
-        ((src, at_s) for src, at_s in zip(sources, struck_s, strict=True) if at_s is not None), (sources[0], onset_s)
-    )
+    struck = [(at_s, src) for src, at_s in zip(sources, struck_s, strict=True) if at_s is not None]
+    began_s, source = min(struck, default=(onset_s, sources[0]))  # of a layer, of whichever it struck first
     return iteration_at(trace, system.ranks[source], began_s)
 
 

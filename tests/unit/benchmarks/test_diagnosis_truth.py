@@ -59,21 +59,33 @@ def test_what_is_untold_is_on_neither_side_of_the_bar() -> None:
     assert replace(cost, untold=True).edge
 
 
-@pytest.mark.parametrize(("steps_s", "onset"), [((0.1, 0.55, 0.9, 1.45), 3), ((0.1, 0.6, 0.7, 0.8), 1)])
-def test_what_comes_and_goes_begins_where_it_strikes_what_the_host_does(
-    steps_s: Sequence[float], onset: int
-) -> None:  # fmt: skip
-    injection = replace(SLOW, what=What.STEP, when=When.PERIODIC, length=0.2, period=0.4)  # in force from 0.2 on
+IN_TURN = replace(SLOW, what=What.STEP, when=When.PERIODIC, length=0.2, period=0.4)  # in force from 0.2 on
+LATE_STRUCK, SOON_STRUCK = (0.1, 0.55, 0.9, 1.45), (0.1, 0.6, 0.7, 0.8)
+
+
+def stepping(rank: int, host: str, steps_s: Sequence[float]) -> RankTrace:
     spans = np.zeros(9, dtype=SPAN)
     spans["phase"] = [Phase.TRAINING, *[Phase.ITERATION] * 4, *[Phase.STEP] * 4]
     spans["start_ns"] = np.rint(1e9 * np.array([0, 0, 0.5, 0.65, 1.2, *steps_s]))
     spans["end_ns"] = np.rint(1e9 * np.array([2, 0.5, 0.65, 1.2, 2, *(each + 0.01 for each in steps_s)]))
-    trace = Trace(
-        ranks=(RankTrace(rank=0, host="edge-1", layer="edge", spans=spans, clock=ClockAlignment()),), facts={}
-    )
+    return RankTrace(rank=rank, host=host, layer="edge", spans=spans, clock=ClockAlignment())
+
+
+@pytest.mark.parametrize(("steps_s", "onset"), [(LATE_STRUCK, 3), (SOON_STRUCK, 1)])
+def test_what_comes_and_goes_begins_where_it_strikes_what_the_host_does(
+    steps_s: Sequence[float], onset: int
+) -> None:  # fmt: skip
+    trace = Trace(ranks=(stepping(0, "edge-1", steps_s),), facts={})
     system: Any = SimpleNamespace(ranks={"edge-1": 0})
-    assert onset_iteration(system, trace, injection, 1.0) == onset
-    assert onset_iteration(system, trace, replace(injection, when=When.PERSISTENT), 1.0) is None
+    assert onset_iteration(system, trace, IN_TURN, 1.0) == onset
+    assert onset_iteration(system, trace, replace(IN_TURN, when=When.PERSISTENT), 1.0) is None
+
+
+def test_of_a_layer_it_begins_with_the_one_that_it_strikes_first() -> None:
+    ranks = stepping(0, "edge-1", LATE_STRUCK), stepping(1, "edge-2", SOON_STRUCK)
+    system: Any = SimpleNamespace(ranks={"edge-1": 0, "edge-2": 1})
+    for hosts in (("edge-1", "edge-2"), ("edge-2", "edge-1")):
+        assert onset_iteration(system, Trace(ranks=ranks, facts={}), replace(IN_TURN, hosts=hosts), 1.0) == 1
 
 
 def test_what_costs_the_bar_by_iterations_and_not_by_time_counts_for_nothing() -> None:
