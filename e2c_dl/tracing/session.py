@@ -55,7 +55,7 @@ class Session(Numbers):
         self.entered, self.left, self.began_backward = self.lane.entered, self.lane.left, self.lane.began_backward
         self.awaited, self.awaited_all, self.closed = self.lane.awaited, self.lane.awaited_all, self.lane.closed
         self._over, self._begun = partial(self.lane.iterate, ended=True), partial(self.lane.iterate, ended=False)
-        self.errands = Errands()
+        self.errands = Errands(in_step=True)
         self.iteration = -1  # the one under way
         self.ranks: Ranks | None = None
         self.iterations_done = 0

@@ -4,6 +4,11 @@
 
     add(log.write)     every 0.9 s  |---------x---------x---------x    what is due soon is done with what is due now
     add(sockets.look)  every 0.9 s  |---------x---------x---------x
+
+Whoever trains waits for the slowest: what keeps each of n ranks for a millisecond, whenever it likes, keeps all of them
+n times; what keeps all at once does once. Those that are ``in_step`` do theirs when the time of day says so.
+
+Source: Petrini, Kerbyson and Pakin, "The case of the missing supercomputer performance", SC 2003.
 """
 
 from __future__ import annotations
@@ -17,6 +22,8 @@ from contextlib import contextmanager, suppress
 EARLY = 0.5
 """Of its time to wait: how much earlier an errand may be done, with another one. Half: those that wait equally long are
 done together from their second time on, whenever they began."""
+LEAST_APART = 0.05
+"""Of its time to wait: what would be done in step sooner than that waits for the next time."""
 
 Errand = Callable[[], float | None]
 """Does something; says in how many seconds to do it again, None: not any more."""
@@ -41,9 +48,11 @@ class Errands:
     """A thread that runs errands when they are due; there is one as long as there are any, and it ends with the last.
 
     One that raises is told of as threads are, and not run again. Methods may be called from any thread but this one.
+    ``in_step``: one that waits equally long each time does so at multiples of that, by the time of day, on all hosts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_step: bool = False) -> None:
+        self._in_step = in_step
         self._due_s: dict[Errand, tuple[float, float]] = {}  # (when, at the earliest)
         self._thread: threading.Thread | None = None
         self._changing = threading.Lock()
@@ -84,7 +93,8 @@ class Errands:
 
     def _put(self, errand: Errand, wait_s: float) -> None:
         now_s = time.monotonic()
-        self._due_s[errand] = (now_s + wait_s, now_s + (1 - EARLY) * wait_s)
+        due_s = in_step_s(wait_s, time.time()) if self._in_step else wait_s
+        self._due_s[errand] = (now_s + due_s, now_s + (1 - EARLY) * due_s)
 
     def _run(self) -> None:
         while (wait_s := self._turn()) is not None:
@@ -99,18 +109,28 @@ class Errands:
                 if due_s[1] <= now_s and errand in self._due_s:  # else it was removed meanwhile
                     done.append((errand, due_s, _outcome(errand)))
         with self._changing:
-            now_s = time.monotonic()
             for errand, due_s, wait_s in done:
                 if self._due_s.get(errand) is not due_s:  # removed, added anew, or hurried meanwhile
                     continue
                 if wait_s is None:
                     del self._due_s[errand]
                 else:
-                    self._due_s[errand] = (now_s + wait_s, now_s + (1 - EARLY) * wait_s)
+                    self._put(errand, wait_s)
             if not self._due_s:
                 self._thread = None
                 return None
-            return max(0.0, min(self._due_s.values())[0] - now_s)
+            return max(0.0, min(self._due_s.values())[0] - time.monotonic())
+
+
+def in_step_s(wait_s: float, of_day_s: float) -> float:
+    """Seconds until the time of day is a multiple of ``wait_s``, of which it is ``of_day_s`` now.
+
+    The one after that, where it is too near.
+    """
+    if wait_s <= 0:
+        return wait_s
+    due_s = wait_s - of_day_s % wait_s
+    return due_s + wait_s if due_s < LEAST_APART * wait_s else due_s
 
 
 def _outcome(errand: Errand) -> float | None:

@@ -110,3 +110,12 @@ def test_fewer_times_than_four_tell_no_rate_that_recurs() -> None:
     begins_s, ends_s, _ = recurring(rate=3.0, period_s=2.0, share=0.4, messages=100)
     shown = begins_s < 6.5  # three
     assert recurring_rate(carried(begins_s[shown], ends_s[shown]), AS_DESIGNED) is None
+
+
+def test_losses_that_come_and_go_are_none_either() -> None:
+    begins_s = [0.0, 0.7, 1.5, 2.3, 2.6, 3.2, 4.6, 5.1, 5.8, 7.4, 9.0, 10.0, 10.5, 12.5, 13.3, 14.4, 17.2, 18.5, 19.7]
+    took = [1.26, 1.07, 1.01, 1.19, 2.64, 2.08, 4.0, 7.04, 2.14, 2.73, 8.02, 2.2, 7.37, 2.35, 1.69, 1.43, 8.84, 2.63, 9.2]
+    ends_s = np.array(begins_s) + BUSY_S * np.array(took)
+    assert recurring_rate(carried(np.array(begins_s), ends_s), AS_DESIGNED) is None
+    found = recurrence(np.array(begins_s), ends_s, BUSY_S * (np.array(took) - 1))
+    assert found is not None and found.share > 0.6, "any rate suits so few, if it is lower nearly all the time"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from e2c_dl.trace.recording.errands import Errands
+from e2c_dl.trace.recording.errands import LEAST_APART, Errands, in_step_s
 
 
 def test_one_thread_does_all_errands_and_ends_with_the_last() -> None:
@@ -87,3 +89,18 @@ def test_one_that_raises_is_told_of_and_others_go_on(monkeypatch: pytest.MonkeyP
     assert done.wait(60)
     errands.remove(broken)
     assert told == ["a defect"]
+
+
+@given(st.sampled_from([0.25, 0.9, 2.0, 60.0]), st.floats(0.0, 4e9))
+def test_those_in_step_are_due_at_one_time_of_day_whenever_they_were_added(wait_s: float, of_day_s: float) -> None:
+    after_s = in_step_s(wait_s, of_day_s)
+    assert LEAST_APART * wait_s <= after_s <= (1 + LEAST_APART) * wait_s
+    turns = (of_day_s + after_s) / wait_s
+    assert turns == pytest.approx(round(turns), abs=1e-5)
+
+
+def test_what_is_due_at_once_is_so_in_step_too() -> None:
+    assert in_step_s(0.0, 3.7) == 0.0
+    errands, done = Errands(in_step=True), threading.Event()
+    errands.add(done.set, 0.0)
+    assert done.wait(60)

@@ -36,7 +36,7 @@ LEAST_SLOWER = 1.05
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the messages: what the slowest of them take may be it
 TRIED, BEYOND, NEAR = 8, 1.4, 0.05  # rates, up to BEYOND what is shown, then as many around the best of them
 CLEAR, LEFT, LESS = 0.25, 1 / 6, 0.4  # of the latest; of what these are late; of what one rate all the time leaves
-MOST_CLEAR = 0.6  # of the messages: where more are late, it is hardly at times
+MOST_OF_TIME = 0.6  # that it is slow: of more, it would hardly be by turns
 LEAST_TIMES = 4  # that it was slow: of fewer, late by chance, three may be as far apart as two
 FREE, LEAST_TOLD = 2, 4  # of each run of messages; of all of them, beyond what is free
 _SHORTEST_S = 1e-6
@@ -143,7 +143,7 @@ def recurring_rate(each: JudgedLink, as_designed: AsDesigned) -> Kind | None:
     clear = np.maximum(late_s, would_s) >= CLEAR * late_s.max()
     suits = off_s[clear].sum() <= LEFT * late_s[clear].sum() and off_s.sum() <= LESS * off_always_s.sum()
     shortest_s = min(found.share, 1 - found.share) * found.period_s
-    if not suits or clear.mean() > MOST_CLEAR or shortest_s < float(np.median(expected_ns)) / 1e9:
+    if not suits or found.share > MOST_OF_TIME or shortest_s < float(np.median(expected_ns)) / 1e9:
         return None
     return Kind(part=Part.RATE, rate=found.rate, slow=tuple(slow))
 

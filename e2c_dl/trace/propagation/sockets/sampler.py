@@ -194,7 +194,7 @@ class SocketSampler:
         if self._flush_due_s - now_s <= EARLY * self._flush_every_s:
             self._flush_due_s = now_s + self._flush_every_s
             self._log.flush()
-        return None if self._log.failure is not None else min(self._wait_s, self._flush_due_s - now_s)
+        return None if self._log.failure is not None else min(self._wait_s, self._flush_every_s)
 
     def _look(self) -> None:
         """A round, unless an iteration has just ended."""
