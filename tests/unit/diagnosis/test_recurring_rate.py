@@ -114,7 +114,7 @@ def test_fewer_times_than_four_tell_no_rate_that_recurs() -> None:
 
 def test_losses_that_come_and_go_are_none_either() -> None:
     begins_s = [0.0, 0.7, 1.5, 2.3, 2.6, 3.2, 4.6, 5.1, 5.8, 7.4, 9.0, 10.0, 10.5, 12.5, 13.3, 14.4, 17.2, 18.5, 19.7]
-    took = [1.26, 1.07, 1.01, 1.19, 2.64, 2.08, 4.0, 7.04, 2.14, 2.73, 8.02, 2.2, 7.37, 2.35, 1.69, 1.43, 8.84, 2.63, 9.2]
+    took = [1.26, 1.07, 1.01, 1.19, 2.64, 2.08, 4.0, 7.04, 2.1, 2.73, 8.0, 2.2, 7.37, 2.35, 1.7, 1.43, 8.8, 2.63, 9.2]
     ends_s = np.array(begins_s) + BUSY_S * np.array(took)
     assert recurring_rate(carried(np.array(begins_s), ends_s), AS_DESIGNED) is None
     found = recurrence(np.array(begins_s), ends_s, BUSY_S * (np.array(took) - 1))
