@@ -117,8 +117,8 @@ def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
     late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
     late.judged.windows[:] = False
     late.judged.windows[begins : begins + 10] = True
-    assert behind_data([late], {("b", "a"): back.link}) == ([], [("a", "b")] if opens else [])
-    assert behind_data([late], {}) == ([], [])
+    assert behind_data([late], {("b", "a"): back.link}, {}) == ([], [("a", "b")] if opens else [])
+    assert behind_data([late], {}, {}) == ([], [])
 
 
 def test_who_is_later_by_more_after_its_window_was_open_is_not_late_at_first() -> None:
@@ -128,7 +128,7 @@ def test_who_is_later_by_more_after_its_window_was_open_is_not_late_at_first() -
         late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
         late.judged.windows[:] = np.array(times) > 1
         late.of.series.until_s = 100.0
-        assert behind_data([late], {("b", "a"): back.link}) == ([], [("a", "b")] if opens else [])
+        assert behind_data([late], {("b", "a"): back.link}, {}) == ([], [("a", "b")] if opens else [])
 
 
 @pytest.mark.parametrize(("begins", "waits"), [(0, True), (12, False)])
@@ -142,7 +142,7 @@ def test_who_opens_a_window_by_late_acknowledgements_is_not_to_blame(begins: int
     assert behind_data([late], {}, {("a", "b"): by_delay}) == ([pair] if waits else [], [])
     own = {("a", "b"): by_delay, pair: by_delay}
     assert behind_data([late], {}, own) == ([], []), "it is late by a delay of its own"
-    assert behind_data([late], {}) == ([], [])
+    assert behind_data([late], {}, {}) == ([], [])
 
 
 @pytest.mark.parametrize(

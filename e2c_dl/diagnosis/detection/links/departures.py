@@ -107,13 +107,12 @@ def link_departures(
     told_by = _Told(as_designed=as_designed, hidden=delayed, tried=worth_trying(alone + hidden))
     kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
-    later = {pair for pair, kind in kinds.items() if kind.delay_ns}
     waiting, opening = behind_data([] if as_designed.exact else [by_pair[each] for each in kinds], every, kinds)
     departures, behind = [], {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in waiting}
     for pair in (pair for pair in kinds if pair not in {*waiting, *opening}):
         made = _departure(by_pair[pair], kinds[pair], as_designed, hidden=pair in delayed)
         back = pair[::-1]
-        opens = as_designed.exact and back not in later
+        opens = as_designed.exact and not (back in kinds and kinds[back].delay_ns)
         made = with_way_back(made, by_pair[pair], every.get(back), opens=opens)
         departures.append(with_what_waits(made, behind.get(back)))
     departures += [line_departure(line, own, design) for line, own in shared.items()]

@@ -37,7 +37,7 @@ SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the messages: what the slowest of 
 TRIED, BEYOND, NEAR = 8, 1.4, 0.05  # rates, up to BEYOND what is shown, then as many around the best of them
 CLEAR, LEFT, LESS = 0.25, 1 / 6, 0.4  # of the latest; of what these are late; of what one rate all the time leaves
 MOST_OF_TIME = 0.6  # that it is slow: of more, it would hardly be by turns
-LEAST_TIMES = 4  # that it was slow: of fewer, late by chance, three may be as far apart as two
+LEAST_TURNS = 4  # that it was slow: of fewer, late by chance, three may be as far apart as two
 FREE, LEAST_TOLD = 2, 4  # of each run of messages; of all of them, beyond what is free
 _SHORTEST_S = 1e-6
 
@@ -113,32 +113,30 @@ def _recurrence(link: ObservedLink, as_designed_ns: Doubles) -> Recurrence | Non
     telling = _not_held_up(link, as_designed_ns)
     if telling.sum() - FREE_OF_ALL < LEAST_TOLD:
         return None
-    ends_s, took_s = link.left_ns[telling] / 1e9, link.services_ns[telling] / 1e9
-    return recurrence(ends_s - took_s, ends_s, took_s - link.expected_ns[telling] / 1e9)
+    return recurrence(*_served_s(link, telling, link.services_ns[telling].astype(np.float64)))
 
 
 def recurring_rate(each: JudgedLink, as_designed: AsDesigned) -> Kind | None:
     """The lower rate that recurs and suits late messages of ``each`` far better than one all the time; None: none does.
 
     By the messages alone, as on machines they come: where a queue overflows what is sent again is delivered with what
-    follows, and looks like losses. But these recur by no period.
+    follows, and looks like losses. Those by chance, or by turns, are late by no part of what is sent meanwhile.
     """
     link = each.link
     would_ns = as_designed.would_ns(link)
     if would_ns is None:
         return None
     telling = _not_held_up(link, at_least_ns(link, would_ns))
-    expected_ns, services_ns = link.expected_ns[telling], link.services_ns[telling].astype(np.float64)
-    took_ns = delivered(services_ns, expected_ns)
+    expected_ns = link.expected_ns[telling]
+    took_ns = delivered(link.services_ns[telling].astype(np.float64), expected_ns)
     late = took_ns > (1 + UNEVEN) * expected_ns + GRAIN_NS
     if late.sum() - FREE_OF_ALL < LEAST_TOLD:
         return None
-    ends_s, late_s = (link.left_ns[telling] + np.cumsum(took_ns - services_ns)) / 1e9, (took_ns - expected_ns) / 1e9
-    begins_s, always_s = ends_s - took_ns / 1e9, (np.median(took_ns / expected_ns) - 1) * expected_ns / 1e9
+    begins_s, ends_s, late_s = _served_s(link, telling, took_ns)
     found = recurrence(begins_s, ends_s, late_s)
-    if found is None or len(slow := found.slow(float(ends_s[-1]))) < LEAST_TIMES:
+    if found is None or len(slow := found.slow(float(ends_s[-1]))) < LEAST_TURNS:
         return None
-    would_s = found.late_s(begins_s, ends_s)
+    would_s, always_s = found.late_s(begins_s, ends_s), (np.median(took_ns / expected_ns) - 1) * expected_ns / 1e9
     off_s, off_always_s = (np.abs(each_s - late_s) for each_s in (would_s, always_s))
     clear = np.maximum(late_s, would_s) >= CLEAR * late_s.max()
     suits = off_s[clear].sum() <= LEFT * late_s[clear].sum() and off_s.sum() <= LESS * off_always_s.sum()
@@ -146,6 +144,14 @@ def recurring_rate(each: JudgedLink, as_designed: AsDesigned) -> Kind | None:
     if not suits or found.share > MOST_OF_TIME or shortest_s < float(np.median(expected_ns)) / 1e9:
         return None
     return Kind(part=Part.RATE, rate=found.rate, slow=tuple(slow))
+
+
+def _served_s(
+    link: ObservedLink, telling: npt.NDArray[np.bool_], took_ns: Doubles
+) -> tuple[Doubles, Doubles, Doubles]:  # fmt: skip
+    """When messages ``telling`` of ``link`` began to be served, and were, if they ``took_ns``, and how late."""
+    ends_s = (link.left_ns[telling] + np.cumsum(took_ns - link.services_ns[telling])) / 1e9
+    return ends_s - took_ns / 1e9, ends_s, (took_ns - link.expected_ns[telling]) / 1e9
 
 
 def _not_held_up(link: ObservedLink, as_designed_ns: Doubles) -> npt.NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import MOST_UNEVEN, Stretches, When, at_moments
 
-LITTLE = 0.25  # of what another stretch departs by, and of all; twice of the one, if half of the other
+LITTLE = 0.25  # of what another stretch departs by, and of all; or more of one, up to twice, and less of the other
 
 
 def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None, *, measured: bool = False) -> Stretches:

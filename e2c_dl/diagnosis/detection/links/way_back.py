@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +45,7 @@ LEAST_MESSAGES, LEAST_EVEN = 8, 5  # that depart; clearly
 
 
 def behind_data(
-    departing: Sequence[JudgedLink], carried: Mapping[Pair, ObservedLink],
-    kinds: Mapping[Pair, Kind] = MappingProxyType({}),
+    departing: Sequence[JudgedLink], carried: Mapping[Pair, ObservedLink], kinds: Mapping[Pair, Kind]
 ) -> tuple[list[Pair], list[Pair]]:  # fmt: skip
     """Those of ``departing`` whose acknowledgements wait behind the other way's data: of one that departs more; of any.
 
