@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 EARLY = 0.5
 """Of its time to wait: how much earlier an errand may be done, with another one. Half: those that wait equally long are
 done together from their second time on, whenever they began."""
+OFTEN_S = 1.0  # what waits longer is done with what does not, whenever that is: it wakes nobody
 LEAST_APART = 0.05
 """Of its time to wait: what would be done in step sooner than that waits for the next time."""
 
@@ -48,7 +49,8 @@ class Errands:
     """A thread that runs errands when they are due; there is one as long as there are any, and it ends with the last.
 
     One that raises is told of as threads are, and not run again. Methods may be called from any thread but this one.
-    ``in_step``: one that waits equally long each time does so at multiples of that, by the time of day, on all hosts.
+    ``in_step``: one that waits equally long each time, and OFTEN_S at most, is done at multiples of that, by the time
+    of day, on all hosts.
     """
 
     def __init__(self, *, in_step: bool = False) -> None:
@@ -93,7 +95,7 @@ class Errands:
 
     def _put(self, errand: Errand, wait_s: float) -> None:
         now_s = time.monotonic()
-        due_s = in_step_s(wait_s, time.time()) if self._in_step else wait_s
+        due_s = in_step_s(wait_s, time.time()) if self._in_step and wait_s <= OFTEN_S else wait_s
         self._due_s[errand] = (now_s + due_s, now_s + (1 - EARLY) * due_s)
 
     def _run(self) -> None:
