@@ -129,6 +129,9 @@ def _look(table: npt.NDArray[Any], connections: Sequence[Seen], rows: Sequence[R
     least = np.full(count, np.inf)
     np.fmin.at(least, row[inside], told["min_rtt_us"][inside] / 1e6)
     table["min_rtt_s"] = np.where(np.isinf(least), np.nan, least)
+    table["window_bytes"] = np.nan
+    windows = told["snd_cwnd_segments"] * told["snd_mss_bytes"]
+    np.fmax.at(table["window_bytes"], row[inside], windows[inside])
 
 
 def _last_rates(table: npt.NDArray[Any], row: Rows, rate_bps: Numbers, limited: Numbers) -> None:

@@ -4,6 +4,9 @@
 
     observed   |==|=====|==|==|=========|=========|        what each message takes
     simulated  |==|=====|==|==|==|==|                      the first is TCP's, by its windows; the second is not
+
+On machines nobody knows what TCP makes of a link. But where messages depart as if segments were lost, and those of one
+stretch, which are late by most of it all, as at a lower rate, that is what departs: the others are TCP's.
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
+from e2c_dl.diagnosis.detection.links.kinds import LEAST_SCATTERED, MAY_SCATTER, kind_of
 from e2c_dl.diagnosis.detection.links.tcp_simulated import AsDesigned
+from e2c_dl.diagnosis.detection.series import rows_of
+from e2c_dl.diagnosis.model import Part
 
 MOST = 0.5  # of what a stretch is late by: that much TCP must make by itself, for jitter alone may explain little
 
@@ -22,7 +28,7 @@ def without_explained(each: JudgedLink, as_designed: AsDesigned) -> JudgedLink:
     """``each``, which departs, without those of its stretches that are as designed; as it is if nobody knows."""
     would_ns, departs = as_designed.exactly_ns(each.link), each.judged.departs.copy()
     if would_ns is None:
-        return each
+        return each if as_designed.exact else _by_one_rate(each)
     late_ns, would_be_late_ns = each.link.services_ns - each.link.expected_ns, would_ns - each.link.expected_ns
     windows = np.arange(len(each.of.series))
     for segment in np.flatnonzero(departs).tolist():
@@ -32,3 +38,22 @@ def without_explained(each: JudgedLink, as_designed: AsDesigned) -> JudgedLink:
         if mostly and as_designed.explains(each.link, of):
             departs[segment] = False
     return replace(each, judged=each.judged.only(departs)) if departs.any() else each
+
+
+def _by_one_rate(each: JudgedLink) -> JudgedLink:
+    """``each``, and if it seems to lose segments, but is late mostly in one stretch, by a lower rate: that alone."""
+    rows = rows_of(each.judged.departs)
+    if len(rows) < 2:
+        return each
+    late_ns = np.maximum(0, each.link.services_ns - each.link.expected_ns)
+    every = each.of.messages(each.judged.windows)
+    places = np.arange(len(each.judged.departs))
+    alone = [replace(each, judged=each.judged.only((start <= places) & (places < stop))) for start, stop in rows]
+    most = max(alone, key=lambda one: float(late_ns[one.of.messages(one.judged.windows)].sum()))
+    own = most.of.messages(most.judged.windows)
+    if own.sum() < LEAST_SCATTERED or late_ns[own].sum() < MOST * late_ns[every].sum():
+        return each
+    if kind_of(each.link, every).part is not Part.LOSS:
+        return each
+    kind = kind_of(each.link, own)
+    return most if kind.part is Part.RATE and not kind.delay_ns and kind.scatter < MAY_SCATTER else each

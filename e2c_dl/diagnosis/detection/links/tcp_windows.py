@@ -19,6 +19,12 @@ it has learned. Of a link that is first used late, or by small messages until th
             m1 m2 m3 m4        goes on; after an overshoot by more than that, and by ever less: OVERSHOT
                                times as much in all, for a rate that recovers looks like it
 
+And where both ways are busy acknowledgements wait behind data. A message that is longer than the window goes on when
+its first one is back, which is behind all that the other way had in its queue: as much as the window there lets in::
+
+    a -> b    |== window ==|. . . . . .|======      late, as designed, by what the queue is longer than the window
+    b -> a    |====== queue ======|ack|             and no later, once a window holds a whole message
+
 Source: Jacobson, "Congestion avoidance and control", SIGCOMM 1988: the window grows only while it is what limits.
 """
 
@@ -83,6 +89,35 @@ def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
         and (late_ns <= _opening_ns(link))[departs].all()
         and (not len(last) or last.mean() <= first.mean() + GRAIN_NS)
     )
+
+
+def acknowledged_late_ns(link: ObservedLink, back: ObservedLink) -> npt.NDArray[np.float64] | None:
+    """How late each message of ``link`` may be, shape (messages,), for ``back``, the other way, has data in its queue.
+
+    By both windows, as sockets have told them before it; 0.0 where they had not yet, None if nobody looked at them.
+    """
+    rows, per_byte_ns = link.rows, link.expected_ns / link.rows["nbytes"]
+    windows = [_window_bytes(each, rows["send_start_ns"]) for each in (link, back)]
+    if windows[0] is None or windows[1] is None:
+        return None
+    order = np.argsort(back.rows["send_start_ns"])
+    sent_ns, arrived_ns = back.rows["send_start_ns"][order], np.maximum.accumulate(back.rows["recv_end_ns"][order])
+    carried_ns = np.append(0.0, np.cumsum(back.expected_ns[order]))
+    first = np.searchsorted(arrived_ns, rows["send_start_ns"], side="right")  # of those under way meanwhile
+    beyond = np.maximum(first, np.searchsorted(sent_ns, rows["recv_end_ns"]))
+    queue_ns = np.minimum(carried_ns[beyond] - carried_ns[first], windows[1] * per_byte_ns)
+    waits = (rows["nbytes"] > windows[0]) & (beyond > first)
+    late_ns = np.where(waits, queue_ns + link.round_trip_ns - windows[0] * per_byte_ns, 0.0)
+    return np.asarray(np.nan_to_num(np.maximum(0.0, late_ns)))
+
+
+def _window_bytes(link: ObservedLink, at_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64] | None:
+    """The congestion window of ``link`` when it was seen last before ``at_ns``; NaN: it was not. None: never."""
+    if link.traffic is None or not len(link.traffic.per_iteration):
+        return None
+    table = link.traffic.per_iteration
+    row = np.searchsorted(table["end_ns"], at_ns, side="right") - 1
+    return np.where(row >= 0, table["window_bytes"][np.maximum(row, 0)], np.nan)
 
 
 def _is_large(link: ObservedLink) -> npt.NDArray[np.bool_]:

@@ -27,6 +27,7 @@ from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import Kind, telling_of
 from e2c_dl.diagnosis.detection.links.sending_again import shrinks
+from e2c_dl.diagnosis.detection.links.tcp_windows import acknowledged_late_ns
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Limitation
 from e2c_dl.diagnosis.piecewise import Piecewise
@@ -95,8 +96,11 @@ def _begins_behind(each: JudgedLink, back: JudgedLink) -> bool:
 def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
     """Whether ``each`` is late in the first half of the run, from its beginning on, beside data of ``back``.
 
-    Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed.
+    Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed. Where
+    sockets tell these windows, whenever they are as long as it is late.
     """
+    if _waits_as_windows_let_it(each, back):
+        return True
     own = _times_longer(each)
     return (
         len(own) >= LEAST_MESSAGES
@@ -104,6 +108,15 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
         and (_spread(own) > EVENLY or shrinks(own - 1, FALLS))
         and _is_late_beside(each, back.rows)
     )
+
+
+def _waits_as_windows_let_it(each: JudgedLink, back: ObservedLink) -> bool:
+    """Whether nearly all that ``each`` is late it may wait for acknowledgements behind what ``back`` carries."""
+    late, may_ns = _late(each), acknowledged_late_ns(each.link, back)
+    if may_ns is None or not late.any():
+        return False
+    late_ns = (each.link.services_ns - each.link.expected_ns)[late]
+    return bool(np.minimum(late_ns, may_ns[late]).sum() >= MEANWHILE * late_ns.sum())
 
 
 def _spread(times: npt.NDArray[np.float64]) -> float:

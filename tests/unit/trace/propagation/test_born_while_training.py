@@ -52,8 +52,8 @@ def counted(carried: int) -> bytes:
     made = bytearray(tcp_info.LENGTH)
     for name in ("bytes_acked", "bytes_sent"):
         struct.pack_into("=Q", made, tcp_info.FIELDS[name][0], carried)
-    for name in ("srtt_us", "min_rtt_us"):
-        struct.pack_into("=I", made, tcp_info.FIELDS[name][0], 5000)
+    for name, value in (("srtt_us", 5000), ("min_rtt_us", 5000), ("snd_cwnd_segments", 10), ("snd_mss_bytes", 1000)):
+        struct.pack_into("=I", made, tcp_info.FIELDS[name][0], value)
     return bytes(made)
 
 
@@ -101,6 +101,7 @@ def test_what_it_carried_before_it_was_found_is_of_the_link(tmp_path: Path, cap_
         assert link.per_iteration["acked_bytes"][2:4] == pytest.approx([1.5 * RATE, 1.5 * RATE], rel=0.05)
     assert link.per_iteration["acked_bytes"].sum() == pytest.approx(13 * RATE)
     assert np.nanmin(link.per_iteration["min_rtt_s"]) == np.nanmin(link.per_iteration["srtt_s"]) == 0.005
+    assert np.nanmax(link.per_iteration["window_bytes"]) == 10_000
 
 
 def test_before_there_is_a_connection_nothing_is_counted_or_measured() -> None:
