@@ -92,19 +92,19 @@ def analyse(
     is_undesigned = observed.collectives is not None and not design.some
     own_pace, replaying = observed.own_pace, observed.replaying
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replaying.measured_ns / 1e9
-    worth = [each for each in departures if each.excess_s >= least_s]
+    worth, excused = ([each for each in of if each.excess_s >= least_s] for of in (departures, links.excused))
     mistimed_s = observed.mistimed_s
     again, uneven = (None, None) if mistimed_s else anew(retraining, observed, worth)
     deaf = again is not None and again.hears_verdicts
     made = None if again is None or again.in_step or deaf else observed.world(again)
     world = None if made is None or abs(made.error) > MOST_WORLD_ERROR else _less_luck(made, reference, departures)
-    laps = None if world is None else averaged(world, [each.restored for each in worth])
+    laps = None if world is None else averaged(world, [each.restored for each in (*worth, *excused)])
     choosing = choices(observed, again, worth, uneven) if again is not None and again.in_step else None
     predictor: Predictor = laps or world or (replaying if choosing is None else choosing.predictor)
     if mistimed_s:
         found = uncosted(worth)
     else:
-        found = findings(worth, predictor) if choosing is None else choosing.findings(worth, departures)
+        found = findings(worth, predictor, excused) if choosing is None else choosing.findings(worth, departures)
     culprits = tuple(finding for finding in found if finding.material)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = reference.missing_in(trace)

@@ -87,6 +87,7 @@ class Judgement:
 
     departures: tuple[Departure, ...] = ()
     untold: tuple[Departure, ...] = ()  # may be the opening of TCP's window, unless all around them depart as they do
+    excused: tuple[Departure, ...] = ()  # late for what nobody is to blame: it may hide what others cost
     limitations: tuple[Limitation, ...] = ()
     least_visible: float | None = None  # of the one of which least can be told; None: nobody was judged
     judged: Mapping[Element, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -102,13 +103,16 @@ def low_median(values: Sequence[float]) -> float:
     return sorted(values)[(len(values) - 1) // 2]
 
 
-def findings(departures: Sequence[Departure], replay: Predictor) -> tuple[Finding, ...]:
-    """One Finding per departure, most saving alone first, then most saving jointly."""
+def findings(
+    departures: Sequence[Departure], replay: Predictor, excused: Sequence[Departure] = ()
+) -> tuple[Finding, ...]:  # fmt: skip
+    """One Finding per departure, most saving alone first, then most saving jointly: with those ``excused``, too."""
     if not departures:
         replay.laps_ns(())  # refuses a trace that contradicts itself
         return ()
-    asked = alone_and_together(len(departures))
-    whatifs = [WhatIf.together(departures[place].restored for place in sorted(each)) for each in asked]
+    every = (*departures, *excused)
+    asked = alone_and_together(len(every))
+    whatifs = [WhatIf.together(every[place].restored for place in sorted(each)) for each in asked]
     times_ns = np.array(replay.laps_ns(whatifs), dtype=np.float64)  # (as it was and asked, laps)
     laps_ns = dict(zip((nothing := frozenset[int](), *asked), times_ns, strict=True))
     found = []

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from test_behind_data import APART_NS, NBYTES, slow
 
+from e2c_dl.diagnosis.departures import Departure, findings
 from e2c_dl.diagnosis.detection.links.tcp_windows import acknowledged_late_ns
 from e2c_dl.diagnosis.detection.links.way_back import behind_data
 from e2c_dl.diagnosis.links import ObservedLink
+from e2c_dl.diagnosis.model import Element, ElementKind, Part
+from e2c_dl.diagnosis.replay.whatif import WhatIf, scaled
+from e2c_dl.diagnosis.stretches import throughout
 from e2c_dl.trace.propagation.connections import LINK_ITERATION, LinkTraffic
 
 COUNT = 20
@@ -39,7 +44,8 @@ def opening(window: float, back: float, times: tuple[float, ...] = EVENLY_LATE, 
     ("window", "back", "waits"),
     [(0.7, 0.95, True), (0.7, 3.0, True),  # its queue is no longer than the message
      (1.0, 3.0, False),  # a whole message needs no acknowledgement
-     (0.7, 0.75, False), (0.2, 0.3, False),  # the queue is over before the window is
+     (0.7, 0.75, False), (0.2, 0.21, False),  # the queue is hardly longer than the window
+     (0.2, 0.3, True),  # again after each window
      (np.nan, 0.95, False), (0.7, np.nan, False)],
 )  # fmt: skip
 def test_who_is_late_as_long_as_its_window_is_shorter_than_the_other_ways_queue_is_not_to_blame(
@@ -53,6 +59,16 @@ def test_who_is_later_than_that_is_to_blame() -> None:
     assert opening(0.7, 0.95, later_ns=APART_NS * 45 // 100) == [], "the other way has nothing under way then"
 
 
+def test_who_sent_something_again_before_has_a_short_window_for_that() -> None:
+    for again, waits in (([0.0] * COUNT, True), ([0.0, 1.0] * (COUNT // 2), False)):
+        late = slow("a", "b", EVENLY_LATE)
+        late.link = seen(late.link, [0.7 * NBYTES] * COUNT)
+        late.link.traffic.per_iteration["retransmissions"] = again
+        late.judged.windows[:] = np.array(EVENLY_LATE) > 1
+        back = seen(slow("b", "a", (1.0,) * COUNT).link, [0.95 * NBYTES] * COUNT)
+        assert behind_data([late], {("b", "a"): back}, {})[1] == ([("a", "b")] if waits else [])
+
+
 def test_how_long_messages_may_wait() -> None:
     link, back = slow("a", "b", (1.0,) * 4).link, slow("b", "a", (1.0,) * 4).link
     assert acknowledged_late_ns(link, back) is None
@@ -60,3 +76,25 @@ def test_how_long_messages_may_wait() -> None:
     windows = [np.nan, 0.5 * NBYTES, 0.5 * NBYTES, NBYTES]
     may_ns = acknowledged_late_ns(seen(link, windows), seen(back, [0.75 * NBYTES] * 4))
     assert may_ns == pytest.approx(np.array([0.0, 0.25, 0.25, 0.0]) * link.expected_ns, rel=1e-6)
+
+
+class Hiding:
+    """A run of ten seconds that takes eight once two things are restored; either alone saves next to nothing."""
+
+    def laps_ns(self, whatifs: Sequence[WhatIf]) -> list[tuple[int, ...]]:
+        return [(10 * APART_NS,), *((10 * APART_NS - 2 * APART_NS * (len(each.changes) == 2),) for each in whatifs)]
+
+
+def departure(host: str) -> Departure:
+    element = Element(kind=ElementKind.HOST, src=host)
+    return Departure(
+        element=element, part=Part.COMPUTE, when=throughout(10.0), slowdown=2.0, observed=2.0, expected=1.0,
+        evidence="", restored=scaled(element, 0.5), excess_s=5.0,
+    )  # fmt: skip
+
+
+def test_what_is_excused_hides_nobody_and_is_not_found_itself() -> None:
+    (alone,) = findings([departure("a")], Hiding())
+    (found,) = findings([departure("a")], Hiding(), [departure("b")])
+    assert not alone.material
+    assert found.material and (found.element.src, found.joint_saved_s, found.saved_s) == ("a", 2.0, 0.0)

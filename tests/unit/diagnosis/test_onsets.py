@@ -123,6 +123,20 @@ def test_losses_begin_with_the_first_late_message_though_no_window_shows_it() ->
     assert told_when(each, Kind(part=Part.RATE), designed_ns).onset_s == pytest.approx(served_s[SLOW.start])
 
 
+def test_losses_by_turns_begin_where_the_first_of_them_do_though_windows_grow_in_between() -> None:
+    took_s = np.full(64, TOOK_S)
+    for first in range(8, len(took_s), 8):
+        took_s[first : first + 3] *= 9
+        took_s[first + 3 : first + 8] *= 1.6  # they have been halved
+    took_s[4:8] *= 1.6  # and are not open yet
+    each = judged(carried(took_s))
+    served_s = np.cumsum(took_s) - took_s
+    assert each.stretches.onset_s < served_s[8] and len(each.stretches.begins_s) == 1
+    when = told_when(each, Kind(part=Part.LOSS), None, measured=True)
+    assert (when.when, when.onset_s) == (When.PERIODIC, pytest.approx(served_s[8]))
+    assert told_when(each, Kind(part=Part.RATE), None, measured=True) == each.stretches
+
+
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 WIDE = LinkModel(rate_bps=165e6, delay_s=0.016, tcp=TCP)  # its windows open for eight iterations
 

@@ -108,7 +108,10 @@ def link_departures(
     kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
     waiting, opening = behind_data([] if as_designed.exact else [by_pair[each] for each in kinds], every, kinds)
-    departures, behind = [], {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in waiting}
+    departures = []
+    behind, open_late = (
+        {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in pairs} for pairs in (waiting, opening)
+    )
     for pair in (pair for pair in kinds if pair not in {*waiting, *opening}):
         made = _departure(by_pair[pair], kinds[pair], as_designed, hidden=pair in delayed)
         back = pair[::-1]
@@ -120,7 +123,7 @@ def link_departures(
     visible = [each.resolution for each in judged if each.is_held and each.of.expected_ns > 2 * GRAIN_NS]
     unknown = together | {each.link.pair for each in untold} | {*waiting, *opening}
     judgement = Judgement(
-        departures=tuple(departures),
+        departures=tuple(departures), excused=tuple(open_late.values()),
         untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged, as_designed)),
         limitations=(*limitations, *not_blamed(waiting, opening)), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},

@@ -44,16 +44,27 @@ def later_after_losses(link: ObservedLink, chosen: npt.NDArray[np.intp]) -> bool
     TCP halves its window then, which grows again; a lower rate serves both alike. False where too few are of a kind, or
     nobody looked at its socket.
     """
-    if link.traffic is None or not len(link.traffic.per_iteration):
+    since = iterations_since_losses(link)
+    if since is None:
         return False
-    table = link.traffic.per_iteration
-    row = np.searchsorted(table["start_ns"], link.rows["recv_end_ns"][chosen], side="right") - 1
-    places = np.arange(len(table))
-    latest = np.maximum.accumulate(np.where(table["retransmissions"] >= ONE, places, -len(table) - LONG))
-    since = np.where(row >= 0, row - latest[row], len(table) + LONG)
+    since = since[chosen]
     late = (link.services_ns / np.maximum(1, link.expected_ns) - 1)[chosen]
     soon, long = late[since <= SOON], late[since >= LONG]
     if min(len(soon), len(long)) < LEAST_EACH:
         return False
     usual = max(0.0, float(np.median(long)))
     return bool(np.median(soon) >= max(LATER * usual, usual + LATER_BY))
+
+
+def iterations_since_losses(link: ObservedLink) -> npt.NDArray[np.int64] | None:
+    """How many iterations before each message of ``link`` its socket sent something again last, shape (messages,).
+
+    LONG and more where it had not yet; None: nobody looked at its socket.
+    """
+    if link.traffic is None or not len(link.traffic.per_iteration):
+        return None
+    table = link.traffic.per_iteration
+    row = np.searchsorted(table["start_ns"], link.rows["recv_end_ns"], side="right") - 1
+    places = np.arange(len(table))
+    latest = np.maximum.accumulate(np.where(table["retransmissions"] >= ONE, places, -len(table) - LONG))
+    return np.where(row >= 0, row - latest[row], len(table) + LONG)

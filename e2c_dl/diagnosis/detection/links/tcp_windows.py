@@ -23,7 +23,7 @@ And where both ways are busy acknowledgements wait behind data. A message that i
 its first one is back, which is behind all that the other way had in its queue: as much as the window there lets in::
 
     a -> b    |== window ==|. . . . . .|======      late, as designed, by what the queue is longer than the window
-    b -> a    |====== queue ======|ack|             and no later, once a window holds a whole message
+    b -> a    |====== queue ======|ack|             again after each window, until one holds a whole message
 
 Source: Jacobson, "Congestion avoidance and control", SIGCOMM 1988: the window grows only while it is what limits.
 """
@@ -100,15 +100,18 @@ def acknowledged_late_ns(link: ObservedLink, back: ObservedLink) -> npt.NDArray[
     windows = [_window_bytes(each, rows["send_start_ns"]) for each in (link, back)]
     if windows[0] is None or windows[1] is None:
         return None
+    window_ns, window_back_ns = (each * per_byte_ns for each in windows)
     order = np.argsort(back.rows["send_start_ns"])
     sent_ns, arrived_ns = back.rows["send_start_ns"][order], np.maximum.accumulate(back.rows["recv_end_ns"][order])
     carried_ns = np.append(0.0, np.cumsum(back.expected_ns[order]))
     first = np.searchsorted(arrived_ns, rows["send_start_ns"], side="right")  # of those under way meanwhile
     beyond = np.maximum(first, np.searchsorted(sent_ns, rows["recv_end_ns"]))
-    queue_ns = np.minimum(carried_ns[beyond] - carried_ns[first], windows[1] * per_byte_ns)
-    waits = (rows["nbytes"] > windows[0]) & (beyond > first)
-    late_ns = np.where(waits, queue_ns + link.round_trip_ns - windows[0] * per_byte_ns, 0.0)
-    return np.asarray(np.nan_to_num(np.maximum(0.0, late_ns)))
+    meanwhile_ns = carried_ns[beyond] - carried_ns[first]
+    round_ns = np.minimum(meanwhile_ns, window_back_ns) + link.round_trip_ns
+    while_busy = np.maximum(1.0, meanwhile_ns / np.maximum(1.0, round_ns))
+    rounds = np.minimum(np.ceil(rows["nbytes"] / windows[0]) - 1, while_busy)
+    late_ns = np.where(beyond > first, rounds * np.maximum(0.0, round_ns - window_ns), 0.0)
+    return np.asarray(np.nan_to_num(late_ns))
 
 
 def _window_bytes(link: ObservedLink, at_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64] | None:

@@ -7,6 +7,7 @@
                                                 windows that have to open make others late, between (x)
     losses                |---o---o######|      from the first late message on: most meet no loss, and tell nothing
     on machines           |-o---####---o-|      without what is little beside the rest: busy readers, windows that open
+    losses by turns       |--##oo##oo##oo|      or, after each of them, grow again
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from e2c_dl.diagnosis.detection.series import rows_of
 from e2c_dl.diagnosis.model import Part
 from e2c_dl.diagnosis.stretches import MOST_UNEVEN, Stretches, When, at_moments
 
+TWO = 2  # levels, of what is by turns
 LITTLE = 0.25  # of what another stretch departs by, and of all; or more of one, up to twice, and less of the other
 
 
@@ -37,7 +39,7 @@ def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None, *, measure
         slow = [times for times in kind.slow if times[1] > served_s.min()]
         return at_moments(slow, each.iteration_at(slow[0][0]))
     if would_ns is None:
-        return _most_of(each) if measured and found.when is not When.PERIODIC else found
+        return _most_of(each, kind) if measured and found.when is not When.PERIODIC else found
     before = served_s < found.onset_s
     if found.when is When.PERIODIC:
         least_ns = at_least_ns(link, would_ns) * np.sqrt(each.judged.slowdown)  # nearer to what it is than to design
@@ -55,9 +57,15 @@ def told_when(each: JudgedLink, kind: Kind, would_ns: Doubles | None, *, measure
     return found
 
 
-def _most_of(each: JudgedLink) -> Stretches:
-    """When ``each`` departs, without stretches in which it does by little beside another one, and so little in all."""
-    levelled, departs, rows = each.judged.levelled, each.judged.departs.copy(), rows_of(each.judged.departs)
+def _most_of(each: JudgedLink, kind: Kind) -> Stretches:
+    """When ``each`` departs, without stretches in which it does by little beside another one, and so little in all.
+
+    Of losses by turns what is between them may depart, too: by a window that grows again.
+    """
+    levelled, departs = each.judged.levelled, each.judged.departs.copy()
+    several = np.unique(np.round(levelled.levels[departs], 6))
+    by_turns = kind.part is Part.LOSS and len(several) == TWO < departs.sum()
+    rows = [(one, one + 1) for one in np.flatnonzero(departs).tolist()] if by_turns else rows_of(departs)
     beyond = np.expm1(levelled.levels - each.judged.reference)
     most = np.array([beyond[start:stop].max() for start, stop in rows])
     in_all = np.array([beyond[start:stop] @ levelled.lengths[start:stop] for start, stop in rows])

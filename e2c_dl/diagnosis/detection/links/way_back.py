@@ -26,7 +26,8 @@ import numpy.typing as npt
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
 from e2c_dl.diagnosis.detection.links.kinds import Kind, telling_of
-from e2c_dl.diagnosis.detection.links.sending_again import shrinks
+from e2c_dl.diagnosis.detection.links.sending_again import LONG, iterations_since_losses, shrinks
+from e2c_dl.diagnosis.detection.links.series import delivered
 from e2c_dl.diagnosis.detection.links.tcp_windows import acknowledged_late_ns
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
 from e2c_dl.diagnosis.model import Limitation
@@ -111,11 +112,16 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
 
 
 def _waits_as_windows_let_it(each: JudgedLink, back: ObservedLink) -> bool:
-    """Whether nearly all that ``each`` is late it may wait for acknowledgements behind what ``back`` carries."""
-    late, may_ns = _late(each), acknowledged_late_ns(each.link, back)
-    if may_ns is None or not late.any():
+    """Whether nearly all that ``each`` is late it may wait for acknowledgements behind what ``back`` carries.
+
+    Not for long after it lost segments, which keeps its window short.
+    """
+    late, may_ns, since = _late(each), acknowledged_late_ns(each.link, back), iterations_since_losses(each.link)
+    if may_ns is None or since is None or not late.any():
         return False
-    late_ns = (each.link.services_ns - each.link.expected_ns)[late]
+    may_ns[since < LONG] = 0.0
+    took_ns = delivered(each.link.services_ns.astype(np.float64), each.link.expected_ns)
+    late_ns = np.maximum(0.0, took_ns - each.link.expected_ns)[late]
     return bool(np.minimum(late_ns, may_ns[late]).sum() >= MEANWHILE * late_ns.sum())
 
 
