@@ -1,7 +1,7 @@
 """Draws runs with and without departures, has each diagnosed, and judges the reports; exit status 1 if a bar is missed.
 
 ``python -m benchmarks.diagnosis [--seed S] [--runs N] [--only KIND] [--live N] [--into FILE] [--run N --keep DIR]
-[--write]``
+[--together] [--write]``
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks.diagnosis.injections import What
 from benchmarks.diagnosis.judging import Outcome
 from benchmarks.diagnosis.table import described, text
 from benchmarks.diagnosis.truth import truth
+from e2c_dl.codec import convert
 
 HELD_OUT = 79
 KEPT = Path("build") / "diagnosis.jsonl"
@@ -45,12 +46,16 @@ KINDS = (*(what.value for what in What), "none")
     help="Where outcomes are kept, run by run; those that it has of this code are not made again.",
 )  # fmt: skip
 @click.option("--live", type=int, help="Instead, so many runs on this machine's namespaces, as root.")
+@click.option("--together", is_flag=True, help="No runs: the bars over what was written of both worlds.")
 @written.options(runs=4)
 def main(
     *, runs: int, seed: int, number: int | None, only: tuple[str, ...], lanes: int, keep: Path | None,
-    into: Path, live: int | None, write: bool,
+    into: Path, live: int | None, together: bool, write: bool,
 ) -> None:  # fmt: skip
     """Is the diagnosis exactly right, on runs whose truth is known?"""
+    if together:
+        both_worlds()
+        return
     if number is not None:
         one_run(seed, number, keep, live is not None)
         return
@@ -76,6 +81,20 @@ def main(
         missed = told(seed, done, live=False, write=write)
     click.echo(text(done, bars.bars(done, simulated=live is None)))
     written.conclude(BAR, missed)
+
+
+def both_worlds() -> None:
+    """The bars over what was written of simulated and of live runs: those that are asked of all of them."""
+    found: list[Outcome] = []
+    for name in ("diagnosis", "diagnosis-live"):
+        path = written.RESULTS / f"{name}.json"
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        runs = [convert(each, Outcome, str(path), remedy="write it anew") for each in facts["runs"]]
+        click.echo(f"{path.name}: {len(runs)} runs of seed {facts['seed']}, at {facts['commit']}")
+        found += runs
+    of_all = bars.bars(found)
+    click.echo(f"\n{text(found, of_all)}")
+    written.conclude(BAR, bars.missed(found, of_all))
 
 
 def told(seed: int, done: Sequence[Outcome], *, live: bool, write: bool) -> list[str]:
