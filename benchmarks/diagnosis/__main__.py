@@ -54,6 +54,8 @@ def main(
 ) -> None:  # fmt: skip
     """Is the diagnosis exactly right, on runs whose truth is known?"""
     if together:
+        if write or live is not None or number is not None:
+            raise click.UsageError("--together runs nothing and writes nothing; leave out --write, --live and --run")
         both_worlds()
         return
     if number is not None:
@@ -84,10 +86,15 @@ def main(
 
 
 def both_worlds() -> None:
-    """The bars over what was written of simulated and of live runs: those that are asked of all of them."""
+    """The bars over what was written of simulated and of live runs, of which no predictions are judged.
+
+    Raises: ClickException, if one of the results is missing.
+    """
     found: list[Outcome] = []
     for name in ("diagnosis", "diagnosis-live"):
         path = written.RESULTS / f"{name}.json"
+        if not path.is_file():
+            raise click.ClickException(f"{path}: there is no such result; write it first (--write, --live 30 --write)")
         facts = json.loads(path.read_text(encoding="utf-8"))
         runs = [convert(each, Outcome, str(path), remedy="write it anew") for each in facts["runs"]]
         click.echo(f"{path.name}: {len(runs)} runs of seed {facts['seed']}, at {facts['commit']}")

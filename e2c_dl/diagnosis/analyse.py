@@ -10,7 +10,7 @@ import numpy as np
 
 from e2c_dl import formatting
 from e2c_dl.diagnosis.choices import about_repeating, anew, choices
-from e2c_dl.diagnosis.departures import Departure, Judgement, findings, those_of, uncosted
+from e2c_dl.diagnosis.departures import Departure, Judgement, findings, not_of, those_of, uncosted
 from e2c_dl.diagnosis.detection.clocks import about_mistimed, about_one_way_times
 from e2c_dl.diagnosis.detection.groups import grouped
 from e2c_dl.diagnosis.detection.host_series import compute_s, usual_s
@@ -83,7 +83,7 @@ def analyse(
         half_error = replay.half_error(iterations, warm_up(iterations))
     hosts = judging.result()
     slow = grouped(
-        (*hosts.departures, *links.departures), links.untold, {**hosts.judged, **links.judged},
+        (*hosts.departures, *links.departures), (*links.untold, *links.excused), {**hosts.judged, **links.judged},
         {host.name: host.layer for host in reference.topology.hosts}, looked={**hosts.looked, **links.looked},
         line_of=design.line_of,
     )  # fmt: skip
@@ -92,7 +92,9 @@ def analyse(
     is_undesigned = observed.collectives is not None and not design.some
     own_pace, replaying = observed.own_pace, observed.replaying
     least_s = (WORTH_UNDESIGNED if is_undesigned else WORTH) * replaying.measured_ns / 1e9
-    worth, excused = ([each for each in of if each.excess_s >= least_s] for of in (departures, links.excused))
+    worth, excused = (
+        [each for each in of if each.excess_s >= least_s] for of in (departures, not_of(departures, links.excused))
+    )
     mistimed_s = observed.mistimed_s
     again, uneven = (None, None) if mistimed_s else anew(retraining, observed, worth)
     deaf = again is not None and again.hears_verdicts
@@ -104,7 +106,9 @@ def analyse(
     if mistimed_s:
         found = uncosted(worth)
     else:
-        found = findings(worth, predictor, excused) if choosing is None else choosing.findings(worth, departures)
+        found = (
+            findings(worth, predictor, excused) if choosing is None else choosing.findings(worth, departures, excused)
+        )
     culprits = tuple(finding for finding in found if finding.material)
     chance = choosing.chance if choosing is not None else laps.chance if laps is not None else None
     missing = reference.missing_in(trace)

@@ -80,16 +80,21 @@ class Choices:
     def chance(self) -> Chance | None:
         return None if self.laps is None else self.laps.chance
 
-    def findings(self, worth: Sequence[Departure], departures: Sequence[Departure]) -> tuple[Finding, ...]:
-        """One Finding for each of ``worth``, and for links among the other ``departures`` that were left alone."""
+    def findings(
+        self, worth: Sequence[Departure], departures: Sequence[Departure], excused: Sequence[Departure] = ()
+    ) -> tuple[Finding, ...]:
+        """One Finding for each of ``worth``, and for links among the other ``departures`` that were left alone.
+
+        Jointly with those ``excused``, too.
+        """
         if self.world is None:
-            return findings(worth, self.replay)
+            return findings(worth, self.replay, excused)
         rest = [each for each in departures if not any(each is other for other in worth)]
         plain = [each for each in rest if self.chose and _is_link(each.element) and each.slowdown >= PLAIN]
         left_alone = sorted(plain, key=lambda each: -each.slowdown)[:TRIED] if abs(self.world.error) <= FAR else []
         if self.laps is not None:
-            return findings([*worth, *left_alone], self.laps)
-        replayed = findings(worth, self.replay)
+            return findings([*worth, *left_alone], self.laps, excused)
+        replayed = findings(worth, self.replay, excused)
         if abs(self.world.error) > self.near:
             kept = replayed
         elif left_alone or abs(self.world.error) <= SAME:
@@ -98,7 +103,7 @@ class Choices:
             kept = tuple(each for each in replayed if not (self.batches or _is_measured(each)))
         if len(kept) == len(worth) and not left_alone:
             return kept
-        again = findings([*worth, *left_alone], self.world)
+        again = findings([*worth, *left_alone], self.world, excused)
         immaterial = {_of(each) for each in again if not each.material} - {_of(each) for each in kept}
         if self.chose and not self.world.bottlenecks:
             kept += tuple(

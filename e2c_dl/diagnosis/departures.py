@@ -7,6 +7,8 @@ So a departure is material if the replay without it is at least 5 % faster, *alo
     alone    T(nothing restored) / T(this restored)
     jointly  T(all others restored) / T(all restored)
 
+Among the others are those that are late for what nobody is to blame, where it may hide what others cost.
+
 Where T hangs on chance it is the mean over several runs (:mod:`e2c_dl.diagnosis.resimulation.luck`). What surely
 slows runs down in the mean, if by less, is material if this run, by its own luck, would have been faster by twice that.
 """
@@ -14,7 +16,7 @@ slows runs down in the mean, if by less, is material if this run, by its own luc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -101,6 +103,12 @@ class Judgement:
 def low_median(values: Sequence[float]) -> float:
     """The middle value, the lower of two: of four values of which two are departures, one that is not."""
     return sorted(values)[(len(values) - 1) // 2]
+
+
+def not_of(groups: Iterable[Departure], departures: Iterable[Departure]) -> list[Departure]:
+    """Those of ``departures`` whose elements are of none of ``groups``, which are blamed with all that they have."""
+    blamed = {one for each in groups for one in each.members}
+    return [each for each in departures if each.element not in blamed]
 
 
 def findings(

@@ -38,7 +38,7 @@ LINK_ITERATION: np.dtype[Any] = np.dtype(
         ("app_limited", "<f8"),  # share of the samples behind it that the sending program limited, 0 to 1
         ("srtt_s", "<f8"),  # median over samples
         ("min_rtt_s", "<f8"),  # least that the kernel told
-        ("window_bytes", "<f8"),  # largest congestion window of a sample: so much may be under way
+        ("window_bytes", "<f8"),  # largest congestion window of any sample: so much one socket may have on its way
     ]
 )
 

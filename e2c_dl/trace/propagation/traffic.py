@@ -131,7 +131,8 @@ def _look(table: npt.NDArray[Any], connections: Sequence[Seen], rows: Sequence[R
     table["min_rtt_s"] = np.where(np.isinf(least), np.nan, least)
     table["window_bytes"] = np.nan
     windows = told["snd_cwnd_segments"] * told["snd_mss_bytes"]
-    np.fmax.at(table["window_bytes"], row[inside], windows[inside])
+    there = inside & (windows > 0)  # one that was not opened yet has none
+    np.fmax.at(table["window_bytes"], row[there], windows[there])
 
 
 def _last_rates(table: npt.NDArray[Any], row: Rows, rate_bps: Numbers, limited: Numbers) -> None:

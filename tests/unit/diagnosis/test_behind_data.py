@@ -40,19 +40,23 @@ def slow(src: str, dst: str, times: tuple[float, ...], *, later_ns: int = 0) -> 
     return SimpleNamespace(
         link=link,
         judged=SimpleNamespace(excess_s=excess_s, windows=every),
-        of=SimpleNamespace(messages=lambda windows: windows, series=SimpleNamespace(until_s=float(len(times)))),
+        of=SimpleNamespace(
+            messages=lambda windows: windows,
+            series=SimpleNamespace(until_s=float(len(times))),
+            judged=every.copy(),
+        ),
     )
 
 
-def behind(departing: list[Any], **recurring: Any) -> tuple[list[Any], list[Any]]:
+def behind(departing: list[Any], **recurring: Any) -> tuple[list[Any], ...]:
     """``recurring``: of those whose rate recurs, what they are called and when they are slow."""
     kinds = {tuple(name.split("_")): Kind(part=Part.RATE, slow=slow) for name, slow in recurring.items()}
     return behind_data(departing, {each.link.pair: each.link for each in departing}, kinds)
 
 
 def test_who_is_uneven_beside_an_evenly_slow_way_back_waits_for_acknowledgements() -> None:
-    assert behind([slow("a", "b", EVEN), slow("b", "a", UNEVEN)]) == ([("b", "a")], [])
-    (said,) = not_blamed([("b", "a")], [])
+    assert behind([slow("a", "b", EVEN), slow("b", "a", UNEVEN)]) == ([("b", "a")], [], [])
+    (said,) = not_blamed([("b", "a")], [], [])
     assert said.sentence.startswith("Not blamed for being late: b -> a. Acknowledgements of that come late")
 
 
@@ -99,8 +103,8 @@ def test_of_few_messages_those_wait_that_are_clearly_less_late_meanwhile(
 
 def test_nobody_waits_behind_data_that_losses_make_late() -> None:
     assert behind([slow("a", "b", tuple(2 * each for each in UNEVEN)), slow("b", "a", UNEVEN)])[0] == []
-    assert behind([slow("b", "a", UNEVEN)]) == ([], [])
-    assert not_blamed([], []) == []
+    assert behind([slow("b", "a", UNEVEN)]) == ([], [], [])
+    assert not_blamed([], [], []) == []
 
 
 @pytest.mark.parametrize(
@@ -117,8 +121,8 @@ def test_who_opens_a_window_beside_data_of_the_other_way_is_late_at_first(
     late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
     late.judged.windows[:] = False
     late.judged.windows[begins : begins + 10] = True
-    assert behind_data([late], {("b", "a"): back.link}, {}) == ([], [("a", "b")] if opens else [])
-    assert behind_data([late], {}, {}) == ([], [])
+    assert behind_data([late], {("b", "a"): back.link}, {}) == ([], [("a", "b")] if opens else [], [])
+    assert behind_data([late], {}, {}) == ([], [], [])
 
 
 def test_who_is_later_by_more_after_its_window_was_open_is_not_late_at_first() -> None:
@@ -128,7 +132,7 @@ def test_who_is_later_by_more_after_its_window_was_open_is_not_late_at_first() -
         late, back = slow("a", "b", times), slow("b", "a", (1.0,) * len(times))
         late.judged.windows[:] = np.array(times) > 1
         late.of.series.until_s = 100.0
-        assert behind_data([late], {("b", "a"): back.link}, {}) == ([], [("a", "b")] if opens else [])
+        assert behind_data([late], {("b", "a"): back.link}, {}) == ([], [("a", "b")] if opens else [], [])
 
 
 @pytest.mark.parametrize(("begins", "waits"), [(0, True), (12, False)])
@@ -139,10 +143,10 @@ def test_who_opens_a_window_by_late_acknowledgements_is_not_to_blame(begins: int
     late.judged.windows[:] = False
     late.judged.windows[begins : begins + 4] = True
     by_delay = Kind(part=Part.DELAY, delay_ns=1e6)
-    assert behind_data([late], {}, {("a", "b"): by_delay}) == ([pair] if waits else [], [])
+    assert behind_data([late], {}, {("a", "b"): by_delay}) == ([pair] if waits else [], [], [])
     own = {("a", "b"): by_delay, pair: by_delay}
-    assert behind_data([late], {}, own) == ([], []), "it is late by a delay of its own"
-    assert behind_data([late], {}, {}) == ([], [])
+    assert behind_data([late], {}, own) == ([], [], []), "it is late by a delay of its own"
+    assert behind_data([late], {}, {}) == ([], [], [])
 
 
 @pytest.mark.parametrize(

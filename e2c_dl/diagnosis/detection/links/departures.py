@@ -107,12 +107,14 @@ def link_departures(
     told_by = _Told(as_designed=as_designed, hidden=delayed, tried=worth_trying(alone + hidden))
     kinds = {each.link.pair: told_by.kind(each) for each in alone + hidden}
     every = {link.pair: link for link in carried}
-    waiting, opening = behind_data([] if as_designed.exact else [by_pair[each] for each in kinds], every, kinds)
-    departures = []
-    behind, open_late = (
-        {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in pairs} for pairs in (waiting, opening)
+    waiting, opening, held_up = behind_data(
+        [] if as_designed.exact else [by_pair[each] for each in kinds], every, kinds
     )
-    for pair in (pair for pair in kinds if pair not in {*waiting, *opening}):
+    departures = []
+    behind, excused = (
+        {pair: _departure(by_pair[pair], kinds[pair], as_designed) for pair in pairs} for pairs in (waiting, held_up)
+    )
+    for pair in (pair for pair in kinds if pair not in {*waiting, *opening, *held_up}):
         made = _departure(by_pair[pair], kinds[pair], as_designed, hidden=pair in delayed)
         back = pair[::-1]
         opens = as_designed.exact and not (back in kinds and kinds[back].delay_ns)
@@ -121,11 +123,11 @@ def link_departures(
     departures += [line_departure(line, own, design) for line, own in shared.items()]
     departures += [whole_line_departure(line, *found, design) for line, found in whole.items()]
     visible = [each.resolution for each in judged if each.is_held and each.of.expected_ns > 2 * GRAIN_NS]
-    unknown = together | {each.link.pair for each in untold} | {*waiting, *opening}
+    unknown = together | {each.link.pair for each in untold} | {*waiting, *opening, *held_up}
     judgement = Judgement(
-        departures=tuple(departures), excused=tuple(open_late.values()),
+        departures=tuple(departures), excused=tuple(excused.values()),
         untold=(*(_untold(each, as_designed) for each in untold), *_unseen(judged, as_designed)),
-        limitations=(*limitations, *not_blamed(waiting, opening)), least_visible=max(visible, default=None),
+        limitations=(*limitations, *not_blamed(waiting, opening, held_up)), least_visible=max(visible, default=None),
         judged={each.link.element: each.resolution for each in judged if each.link.pair not in unknown},
         looked={each.link.element: each.looked for each in (*judged, *slow)},
         held=frozenset(each.link.element for each in judged if each.is_held),

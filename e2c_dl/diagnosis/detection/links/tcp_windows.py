@@ -94,31 +94,39 @@ def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
 def acknowledged_late_ns(link: ObservedLink, back: ObservedLink) -> npt.NDArray[np.float64] | None:
     """How late each message of ``link`` may be, shape (messages,), for ``back``, the other way, has data in its queue.
 
-    By both windows, as sockets have told them before it; 0.0 where they had not yet, None if nobody looked at them.
+    By both windows, as sockets had told them before it; 0.0 where they had not yet, None if nobody looked at them. Of
+    messages that no window is shorter than none is said to wait, though several of them together may.
     """
-    rows, per_byte_ns = link.rows, link.expected_ns / link.rows["nbytes"]
+    rows, nbytes = link.rows, np.maximum(1, link.rows["nbytes"])
     windows = [_window_bytes(each, rows["send_start_ns"]) for each in (link, back)]
     if windows[0] is None or windows[1] is None:
         return None
-    window_ns, window_back_ns = (each * per_byte_ns for each in windows)
+    window_ns = windows[0] * link.expected_ns / nbytes
+    most_queued_ns = windows[1] * back.expected_ns.sum() / max(1, back.rows["nbytes"].sum())
+    begins_ns = link.began_ns + link.left_ns - link.services_ns
     order = np.argsort(back.rows["send_start_ns"])
     sent_ns, arrived_ns = back.rows["send_start_ns"][order], np.maximum.accumulate(back.rows["recv_end_ns"][order])
     carried_ns = np.append(0.0, np.cumsum(back.expected_ns[order]))
-    first = np.searchsorted(arrived_ns, rows["send_start_ns"], side="right")  # of those under way meanwhile
+    first = np.searchsorted(arrived_ns, begins_ns, side="right")  # of those under way meanwhile
     beyond = np.maximum(first, np.searchsorted(sent_ns, rows["recv_end_ns"]))
-    meanwhile_ns = carried_ns[beyond] - carried_ns[first]
-    round_ns = np.minimum(meanwhile_ns, window_back_ns) + link.round_trip_ns
-    while_busy = np.maximum(1.0, meanwhile_ns / np.maximum(1.0, round_ns))
-    rounds = np.minimum(np.ceil(rows["nbytes"] / windows[0]) - 1, while_busy)
-    late_ns = np.where(beyond > first, rounds * np.maximum(0.0, round_ns - window_ns), 0.0)
+    meanwhile_ns = np.minimum(carried_ns[beyond] - carried_ns[first], rows["recv_end_ns"] - begins_ns)
+    round_ns = np.minimum(meanwhile_ns, most_queued_ns) + link.round_trip_ns
+    rounds = np.minimum(np.ceil(nbytes / windows[0]) - 1, np.maximum(1.0, meanwhile_ns / np.maximum(1.0, round_ns)))
+    late_ns = np.where(meanwhile_ns > GRAIN_NS, rounds * np.maximum(0.0, round_ns - window_ns), 0.0)
     return np.asarray(np.nan_to_num(late_ns))
 
 
 def _window_bytes(link: ObservedLink, at_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64] | None:
-    """The congestion window of ``link`` when it was seen last before ``at_ns``; NaN: it was not. None: never."""
-    if link.traffic is None or not len(link.traffic.per_iteration):
+    """The largest congestion window of the last iteration before ``at_ns`` in which one of ``link`` was seen.
+
+    NaN: in none. None: in none of the run.
+    """
+    if link.traffic is None:
         return None
     table = link.traffic.per_iteration
+    table = table[table["window_bytes"] > 0]
+    if not len(table):
+        return None
     row = np.searchsorted(table["end_ns"], at_ns, side="right") - 1
     return np.where(row >= 0, table["window_bytes"][np.maximum(row, 0)], np.nan)
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -62,22 +63,30 @@ def _most_of(each: JudgedLink, kind: Kind) -> Stretches:
 
     Of losses by turns what is between them may depart, too: by a window that grows again.
     """
-    levelled, departs = each.judged.levelled, each.judged.departs.copy()
+    levelled, departs = each.judged.levelled, each.judged.departs
     several = np.unique(np.round(levelled.levels[departs], 6))
-    by_turns = kind.part is Part.LOSS and len(several) == TWO < departs.sum()
-    rows = [(one, one + 1) for one in np.flatnonzero(departs).tolist()] if by_turns else rows_of(departs)
+    if kind.part is Part.LOSS and len(several) == TWO < departs.sum():
+        by_turns = _without_little(each, [(one, one + 1) for one in np.flatnonzero(departs).tolist()])
+        if by_turns is not each:
+            return by_turns.stretches
+    return _without_little(each, rows_of(departs)).stretches
+
+
+def _without_little(each: JudgedLink, rows: Sequence[tuple[int, int]]) -> JudgedLink:
+    """``each`` without those ``rows`` of its levels that are little; as it is, if these are not little together."""
+    levelled, departs = each.judged.levelled, each.judged.departs.copy()
     beyond = np.expm1(levelled.levels - each.judged.reference)
     most = np.array([beyond[start:stop].max() for start, stop in rows])
     in_all = np.array([beyond[start:stop] @ levelled.lengths[start:stop] for start, stop in rows])
     if most.max() <= 0:
-        return each.stretches
+        return each
     by, share = most / most.max(), in_all / in_all.max()
     little = (by * share < LITTLE**2) & (np.maximum(by, share) < 2 * LITTLE)
-    if in_all[little].sum() > LITTLE * in_all.sum():  # each is little, but not all of them
-        return each.stretches
-    for row in np.flatnonzero(little):
+    if not little.any() or in_all[little].sum() > LITTLE * in_all.sum():
+        return each
+    for row in np.flatnonzero(little).tolist():
         departs[slice(*rows[row])] = False
-    return replace(each, judged=each.judged.only(departs)).stretches
+    return replace(each, judged=each.judged.only(departs))
 
 
 def _recurs(apart_s: float, period_s: float) -> bool:

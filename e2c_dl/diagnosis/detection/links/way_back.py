@@ -9,7 +9,8 @@ Where b -> a is late, its own messages show little of what that costs the other 
 So do they where b -> a is slower than designed: they wait behind its data, a queue of up to a second. What a -> b takes
 longer by that is uneven, as its window lets it, and over with what b -> a carries; a lower rate serves alike messages
 alike, most of them at least, or recurs. And where b -> a is late by a delay, a -> b is late until its window is open,
-and no longer.
+and no longer. Where b -> a is as designed, too, a -> b is late when its window is shorter than what it sends, and than
+what b -> a has queued by its own (:mod:`.tcp_windows`).
 
 Source: Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", CCR 1997,
 Eq. (3): where losses limit a link, its rate is as one over its round trip; as it is where its window opens.
@@ -25,12 +26,12 @@ import numpy.typing as npt
 
 from e2c_dl.diagnosis.departures import Departure
 from e2c_dl.diagnosis.detection.links.judged import JudgedLink
-from e2c_dl.diagnosis.detection.links.kinds import Kind, telling_of
+from e2c_dl.diagnosis.detection.links.kinds import UNTOLD, Kind, telling_of
 from e2c_dl.diagnosis.detection.links.sending_again import LONG, iterations_since_losses, shrinks
 from e2c_dl.diagnosis.detection.links.series import delivered
 from e2c_dl.diagnosis.detection.links.tcp_windows import acknowledged_late_ns
 from e2c_dl.diagnosis.links import ObservedLink, services_ns
-from e2c_dl.diagnosis.model import Limitation
+from e2c_dl.diagnosis.model import Limitation, Part
 from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.diagnosis.replay.whatif import Change, WhatIf
 from e2c_dl.topology import Pair
@@ -42,17 +43,20 @@ LATE, MEANWHILE = 1.1, 0.7  # times as long as designed; of what messages are la
 CLEARLY_LESS = 0.75  # of what the other way is slower: of few messages no other evidence is to be had
 EARLY = 0.75  # of what messages are late, in the first half of the run
 LATEST, HALF = 0.9, 0.5  # of the messages; of these, or of what they are late
+MOST_HELD, HELD, ON_TIME = 1.25, 2 / 3, 1 / 3  # times as late as windows make it; left of that; of those that wait
+LESS = 0.25  # of what a link departs: by so little the other way hardly does
 A_WHILE = 3  # windows on time: one that was opened stays open
 LEAST_MESSAGES, LEAST_EVEN = 8, 5  # that depart; clearly
 
 
 def behind_data(
     departing: Sequence[JudgedLink], carried: Mapping[Pair, ObservedLink], kinds: Mapping[Pair, Kind]
-) -> tuple[list[Pair], list[Pair]]:  # fmt: skip
-    """Those of ``departing`` whose acknowledgements wait behind the other way's data: of one that departs more; of any.
+) -> tuple[list[Pair], list[Pair], list[Pair]]:  # fmt: skip
+    """Those of ``departing`` that wait behind the other way's data; open their windows beside it; are held up by both.
 
-    The latter while they open their windows. With the former those that open theirs by acknowledgements that come late,
-    for the other way is so by a delay. ``kinds``: of what departs, as far as they are known.
+    The first are of a link that departs more, or open their windows by acknowledgements that come late, for the other
+    way is so by a delay. The last are late as the windows of both ways, which sockets told, have them wait, beside one
+    that departs by next to nothing. ``kinds``: of what departs, as far as they are known.
     """
     by_pair = {each.link.pair: each for each in departing}
     later = {pair for pair, kind in kinds.items() if kind.delay_ns}
@@ -64,9 +68,18 @@ def behind_data(
             return True
         return back in later and pair not in later and _is_late_at_first(by_pair[pair])
 
+    def departs_less(back: Pair, pair: Pair) -> bool:
+        return back not in by_pair or by_pair[back].judged.excess_s <= LESS * by_pair[pair].judged.excess_s
+
     waiting = [pair for pair in by_pair if waits(pair, pair[::-1])]
-    others = (pair for pair in by_pair if pair not in waiting and pair[::-1] in carried)
-    return waiting, [pair for pair in others if _opens_behind(by_pair[pair], carried[pair[::-1]])]
+    others = [pair for pair in by_pair if pair not in waiting and pair[::-1] in carried]
+    opening = [pair for pair in others if _opens_behind(by_pair[pair], carried[pair[::-1]])]
+    held_up = [
+        pair for pair in others
+        if pair not in opening and departs_less(pair[::-1], pair) and _may_be_a_window(kinds.get(pair))
+        and _is_held_up(by_pair[pair], carried[pair[::-1]])
+    ]  # fmt: skip
+    return waiting, opening, held_up
 
 
 def _waits_for_acknowledgements(each: JudgedLink, back: JudgedLink, *, recurs: bool) -> bool:
@@ -97,11 +110,8 @@ def _begins_behind(each: JudgedLink, back: JudgedLink) -> bool:
 def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
     """Whether ``each`` is late in the first half of the run, from its beginning on, beside data of ``back``.
 
-    Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed. Where
-    sockets tell these windows, whenever they are as long as it is late.
+    Two links that are full both ways open their windows by acknowledgements that wait: for seconds, as designed.
     """
-    if _waits_as_windows_let_it(each, back):
-        return True
     own = _times_longer(each)
     return (
         len(own) >= LEAST_MESSAGES
@@ -111,18 +121,37 @@ def _opens_behind(each: JudgedLink, back: ObservedLink) -> bool:
     )
 
 
-def _waits_as_windows_let_it(each: JudgedLink, back: ObservedLink) -> bool:
-    """Whether nearly all that ``each`` is late it may wait for acknowledgements behind what ``back`` carries.
+def _may_be_a_window(kind: Kind | None) -> bool:
+    """Whether what a window holds up may look so: as neither losses, a rate that recurs, nor an end that is waited for.
 
-    Not for long after it lost segments, which keeps its window short.
+    Nor as a delay, for no window holds up a first byte.
     """
-    late, may_ns, since = _late(each), acknowledged_late_ns(each.link, back), iterations_since_losses(each.link)
-    if may_ns is None or since is None or not late.any():
+    return kind is None or (kind.part in {Part.RATE, *UNTOLD} and not kind.delay_ns and not kind.slow)
+
+
+def _is_held_up(each: JudgedLink, back: ObservedLink) -> bool:
+    """Whether messages of ``each`` are late as acknowledgements wait for what ``back`` has in its queue, and only then.
+
+    How late they may be for that, by both windows, is how late they are, but for HELD of it, and those that need not
+    wait are on time. For long after it lost segments its window is short for these.
+    """
+    link = each.link
+    if any(one.by_receiver or one.designed.loses for one in (link, back)):
         return False
-    may_ns[since < LONG] = 0.0
-    took_ns = delivered(each.link.services_ns.astype(np.float64), each.link.expected_ns)
-    late_ns = np.maximum(0.0, took_ns - each.link.expected_ns)[late]
-    return bool(np.minimum(late_ns, may_ns[late]).sum() >= MEANWHILE * late_ns.sum())
+    may_ns, since = acknowledged_late_ns(link, back), iterations_since_losses(link)
+    if may_ns is None or since is None:
+        return False
+    chosen = each.of.judged & telling_of(link)
+    may_ns = np.where(since < LONG, 0.0, may_ns)[chosen]
+    took_ns = delivered(link.services_ns.astype(np.float64), link.expected_ns)
+    late_ns = np.maximum(0.0, took_ns - link.expected_ns)[chosen]
+    waits = may_ns > 0
+    if min(waits.sum(), (~waits).sum()) < LEAST_EVEN or not late_ns[waits].any():
+        return False
+    part = float(late_ns @ may_ns / (may_ns @ may_ns))
+    off_ns = np.abs(late_ns - part * may_ns)
+    only_then = late_ns[~waits].mean() <= ON_TIME * late_ns[waits].mean()
+    return bool(part <= MOST_HELD and only_then and off_ns.sum() <= HELD * late_ns.sum())
 
 
 def _spread(times: npt.NDArray[np.float64]) -> float:
@@ -185,13 +214,14 @@ def with_what_waits(departure: Departure, waiting: Departure | None) -> Departur
     return replace(departure, restored=together, excess_s=departure.excess_s + waiting.excess_s)
 
 
-def not_blamed(waiting: Sequence[Pair], opening: Sequence[Pair]) -> list[Limitation]:
-    """What is said of those that are ``waiting`` for acknowledgements, or ``opening`` their windows by them."""
+def not_blamed(waiting: Sequence[Pair], opening: Sequence[Pair], held_up: Sequence[Pair]) -> list[Limitation]:
+    """What is said of those that are ``waiting`` for acknowledgements, ``opening`` their windows, or ``held_up``."""
     late = "Not blamed for being late: {}. Acknowledgements of that come late, for the other way is slow, or late."
     early = "Not blamed for being late at first: {}. TCP opens windows while acknowledgements wait behind data."
+    held = "Not blamed for being late: {}. Windows were shorter than messages, and than the other way's queue of data."
     return [
         Limitation.of(said, "link", [f"{src} -> {dst}" for src, dst in pairs])
-        for said, pairs in ((late, waiting), (early, opening)) if pairs
+        for said, pairs in ((late, waiting), (early, opening), (held, held_up)) if pairs
     ]  # fmt: skip
 
 
