@@ -144,10 +144,12 @@ def _of_layer(chance: random.Random, system: System, plan: Planned) -> Injection
         return _made(what, when, factor, factor, stretch, hosts=members, layer=layer)
     through = {pair for each in topology.bottlenecks for pair in each.links}
     groups: dict[Pair, list[Pair]] = {}
-    for pair, link in sorted(topology.links.items()):
-        if pair not in through and not link.loss:
-            groups.setdefault((layer_of[pair[0]], layer_of[pair[1]]), []).append(pair)
-    several = {ways: pairs for ways, pairs in groups.items() if len(pairs) > 1}
+    for pair in sorted(topology.links):
+        groups.setdefault((layer_of[pair[0]], layer_of[pair[1]]), []).append(pair)
+    several = {  # all of them: beside one that is on time no layer is slow
+        ways: pairs for ways, pairs in groups.items()
+        if len(pairs) > 1 and not any(pair in through or topology.links[pair].loss for pair in pairs)
+    }  # fmt: skip
     if not several:
         return None
     (src, dst), pairs = chance.choice(sorted(several.items()))

@@ -126,3 +126,20 @@ def test_a_window_strikes_the_iterations_that_it_does_with_all_injected(
     assert (found is not None) is struck
     if struck:
         assert (asked[0].begin, asked[0].length) == pytest.approx((0.2, 0.1))
+
+
+def test_a_layer_of_links_is_slow_as_a_whole() -> None:
+    several = 0
+    for number in range(80):
+        one = drawn(2, number)
+        topology = one.system.scenario.topology
+        layer_of = {host.name: host.layer for host in topology.hosts}
+        for injection in (each for injections in one.tries for each in injections):
+            if injection.layer and injection.links:
+                several += 1
+                of_it = {f"{layer_of[src]} -> {layer_of[dst]}" for src, dst in injection.links}
+                every = {
+                    pair for pair in topology.links if f"{layer_of[pair[0]]} -> {layer_of[pair[1]]}" == injection.layer
+                }
+                assert of_it == {injection.layer} and set(injection.links) == every
+    assert several
