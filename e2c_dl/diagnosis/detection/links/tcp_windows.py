@@ -94,8 +94,8 @@ def opens_window(link: ObservedLink, departs: npt.NDArray[np.bool_]) -> bool:
 def acknowledged_late_ns(link: ObservedLink, back: ObservedLink) -> npt.NDArray[np.float64] | None:
     """How late each message of ``link`` may be, shape (messages,), for ``back``, the other way, has data in its queue.
 
-    By both windows, as sockets had told them before it; 0.0 where they had not yet, None if nobody looked at them. Of
-    messages that no window is shorter than none is said to wait, though several of them together may.
+    By both windows, as sockets had told them before it; 0.0 where they had not yet, None if nobody looked at them. A
+    message that the window holds does not wait, though several of them together may.
     """
     rows, nbytes = link.rows, np.maximum(1, link.rows["nbytes"])
     windows = [_window_bytes(each, rows["send_start_ns"]) for each in (link, back)]
@@ -104,11 +104,10 @@ def acknowledged_late_ns(link: ObservedLink, back: ObservedLink) -> npt.NDArray[
     window_ns = windows[0] * link.expected_ns / nbytes
     most_queued_ns = windows[1] * back.expected_ns.sum() / max(1, back.rows["nbytes"].sum())
     begins_ns = link.began_ns + link.left_ns - link.services_ns
-    order = np.argsort(back.rows["send_start_ns"])
-    sent_ns, arrived_ns = back.rows["send_start_ns"][order], np.maximum.accumulate(back.rows["recv_end_ns"][order])
-    carried_ns = np.append(0.0, np.cumsum(back.expected_ns[order]))
+    arrived_ns = np.maximum.accumulate(back.rows["recv_end_ns"])
+    carried_ns = np.append(0.0, np.cumsum(back.expected_ns))
     first = np.searchsorted(arrived_ns, begins_ns, side="right")  # of those under way meanwhile
-    beyond = np.maximum(first, np.searchsorted(sent_ns, rows["recv_end_ns"]))
+    beyond = np.maximum(first, np.searchsorted(back.rows["send_start_ns"], rows["recv_end_ns"]))
     meanwhile_ns = np.minimum(carried_ns[beyond] - carried_ns[first], rows["recv_end_ns"] - begins_ns)
     round_ns = np.minimum(meanwhile_ns, most_queued_ns) + link.round_trip_ns
     rounds = np.minimum(np.ceil(nbytes / windows[0]) - 1, np.maximum(1.0, meanwhile_ns / np.maximum(1.0, round_ns)))

@@ -132,8 +132,8 @@ def _may_be_a_window(kind: Kind | None) -> bool:
 def _is_held_up(each: JudgedLink, back: ObservedLink) -> bool:
     """Whether messages of ``each`` are late as acknowledgements wait for what ``back`` has in its queue, and only then.
 
-    How late they may be for that, by both windows, is how late they are, but for HELD of it, and those that need not
-    wait are on time. For long after it lost segments its window is short for these.
+    They are late in proportion to how late they may be for that, by both windows, but for HELD of it, and those that
+    need not wait are on time. For long after it lost segments its window is short for these.
     """
     link = each.link
     if any(one.by_receiver or one.designed.loses for one in (link, back)):
