@@ -12,8 +12,9 @@ how long a run takes: one and the same injection made a run 178 to 289 s, by its
 LAPS runs by different seeds, unless the first of them take as long but for STEADY, as they are and without what was
 injected: where all wait for the slowest, whomever they meet, it hides what chance does. It is the mean over MOST_LAPS
 where that does not tell on which side of the bar it is, by SURE errors of these means. What is nearer to the bar even
-then is on neither side. Nor is what the run that is judged, by its own seed, has on the other side than the mean: that
-it costs much, and that it cost nothing, are true. Reports ask for means of such ranks, too (resimulation/luck.py).
+then is on neither side. Nor is what the run that is judged, by its own seed, has on the other side than the mean, or as
+near to the bar: that it costs much, and that it cost nothing, are true. Reports ask for means of such ranks, too
+(resimulation/luck.py).
 
 What one host alone does, such as a server's steps, no other host tells how long it should take: slowed all the time, it
 looks like its design. So a part that no other host of that hardware has is slowed from the run's last third on instead.
@@ -67,7 +68,7 @@ class Cost:
     moves: bool = False  # another injection comes or goes by time: without this one it strikes other iterations
     moved: bool = False  # it comes or goes by time itself: without another one it strikes other iterations
     by_number: float | None = None
-    """Jointly, if it struck the same iterations without the others; None: that is not known, or is as by time."""
+    """Jointly, if it struck the same iterations without the others, and in any lap; None: not known, or as by time."""
     untold: bool = False  # slow in all but warm-up, of a host that nobody else tells how long it should take
     silent: frozenset[str] = frozenset()  # its members that do not show what they are like: see _silent
 
@@ -90,7 +91,9 @@ class Cost:
         by_another = self.moves and self.alone >= MATERIAL_SPEEDUP > self.jointly - EDGE
         by_itself = self.moved and self.jointly >= MATERIAL_SPEEDUP > self.alone - EDGE
         by_itself |= self.by_number is not None and (self.by_number >= MATERIAL_SPEEDUP) != self.material
-        by_luck = self.own is not None and (self.own >= MATERIAL_SPEEDUP) != self.material
+        by_luck = self.own is not None and (
+            (self.own >= MATERIAL_SPEEDUP) != self.material or abs(self.own - MATERIAL_SPEEDUP) < EDGE
+        )
         near = abs(self.speedup - MATERIAL_SPEEDUP) < EDGE or self.unsure
         return by_another or by_itself or by_luck or near or self.untold
 
@@ -172,6 +175,7 @@ class _Times:
         self.system, self.undisturbed_s = system, undisturbed_s
         self._known: dict[tuple[tuple[Injection, ...], int], float] = {((), 0): undisturbed_s}
         self._traces: dict[tuple[Injection, ...], Trace] = {}
+        self._undisturbed: dict[int, Trace] = {}
 
     def hang_on_chance(self, in_force: tuple[Injection, ...]) -> bool:
         """Whether the run takes other times by other seeds, with ``in_force`` or with nothing.
@@ -185,7 +189,7 @@ class _Times:
 
     def took_s(self, in_force: tuple[Injection, ...], laps: int) -> npt.NDArray[np.float64]:
         """Shape (laps,)."""
-        return np.array([self._of_lap(in_force, lap) for lap in range(laps)])
+        return np.array([self.of_lap(in_force, lap) for lap in range(laps)])
 
     def trace(self, in_force: tuple[Injection, ...]) -> Trace:
         """By the run's own seed."""
@@ -194,9 +198,17 @@ class _Times:
             self._known[in_force, 0] = run_s(self._traces[in_force])
         return self._traces[in_force]
 
-    def _of_lap(self, in_force: tuple[Injection, ...], lap: int) -> float:
+    def undisturbed(self, lap: int) -> Trace:
+        """By the seed of ``lap``."""
+        if lap not in self._undisturbed:
+            self._undisturbed[lap] = self.system.run(lap=lap)
+        return self._undisturbed[lap]
+
+    def of_lap(self, in_force: tuple[Injection, ...], lap: int) -> float:
+        """The run time by the seed of ``lap``."""
         if (in_force, lap) not in self._known:
-            self._known[in_force, lap] = run_s(self.system.run(in_force, self.undisturbed_s, lap))
+            made = self.system.run(in_force, self.undisturbed_s, lap) if in_force else self.undisturbed(lap)
+            self._known[in_force, lap] = run_s(made)
         return self._known[in_force, lap]
 
 
@@ -221,7 +233,7 @@ def _tried(injections: tuple[Injection, ...], times: _Times, laps: int) -> Truth
                 untold=_is_untold(system, trace, injection, since),
                 moves=any(other.when is not When.PERSISTENT for other in others),
                 moved=bool(others) and injection.when is not When.PERSISTENT,
-                by_number=_by_number(times, trace, injection, laps) if others else None,
+                by_number=_by_number(times, trace, injection, laps) if others or laps > 1 else None,
                 silent=_silent(system, trace, injection, times.undisturbed_s),
             )
         )  # fmt: skip
@@ -240,11 +252,15 @@ def _by_number(times: _Times, trace: Trace, injection: Injection, laps: int) -> 
         return None
     rank, undisturbed_s = times.system.ranks[injection.hosts[0]], times.undisturbed_s
     edges_s = [injection.onset_s(undisturbed_s), (injection.begin + injection.length) * undisturbed_s]
-    begin, end = (begun_s(times.trace(()), rank, iteration_at(trace, rank, at_s)) / undisturbed_s for at_s in edges_s)
-    if not 0 < begin < end:
-        return None
-    struck = replace(injection, begin=begin, length=end - begin)
-    return _ratio(times.took_s((struck,), laps), times.took_s((), laps))[0]
+    edges = [iteration_at(trace, rank, at_s) for at_s in edges_s]
+    slow_s = []
+    for lap in range(laps):
+        begin, end = (begun_s(times.undisturbed(lap), rank, each) / undisturbed_s for each in edges)
+        if not lap and not 0 < begin < end:
+            return None
+        struck = (replace(injection, begin=begin, length=end - begin),) if begin < end else ()
+        slow_s.append(times.of_lap(struck, lap))
+    return _ratio(np.array(slow_s), times.took_s((), laps))[0]
 
 
 def _ratio(slow_s: npt.NDArray[np.float64], fast_s: npt.NDArray[np.float64]) -> tuple[float, float]:

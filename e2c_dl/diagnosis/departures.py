@@ -47,6 +47,7 @@ class Departure:
     stalled_s: float = 0.0
     later_s: float = 0.0  # each message, of a link that is, or may be, late by a delay
     on_time: bool = False  # some of it was: it is not late by a delay that is always there
+    as_others: bool = False  # it departs when others of its layer do, as these tell
     members: tuple[Element, ...] = ()  # of a group
 
 

@@ -115,6 +115,22 @@ def at_moments(found: Sequence[tuple[float, float]], onset_iteration: int, *, la
     )  # fmt: skip
 
 
+def united(several: Sequence[Stretches]) -> Stretches:
+    """When any of ``several``, at least one, departs."""
+    for each in several:
+        if each.when is When.PERSISTENT:
+            return each
+    first = min(several, key=lambda each: each.onset_s)
+    found: list[tuple[float, float]] = []
+    for begin_s, end_s in sorted(pair for each in several for pair in zip(each.begins_s, each.ends_s, strict=True)):
+        if found and begin_s <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end_s, found[-1][1]))
+        else:
+            found.append((begin_s, end_s))
+    lasts = any(each.when is When.SINCE and each.ends_s[-1] >= found[-1][1] for each in several)
+    return at_moments(found, first.onset_iteration, lasts=lasts)
+
+
 def _period_s(starts_s: Sequence[float]) -> float | None:
     """The distance at which ``starts_s`` follow each other, None if there is none; one in five may be missing."""
     if len(starts_s) < LEAST_PERIODS:

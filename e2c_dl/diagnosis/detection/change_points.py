@@ -23,7 +23,7 @@ Segments = list[tuple[int, int]]
 PENALTY = 3.0  # two parameters more, level and place, and a margin
 MOST_WINDOWS = 4096  # longer series are pooled: time grows by the square of a stretch without changes
 MAD_OF_NORMAL = 0.6745
-EXCITED = 4.0  # standard errors of a mean of 1, 2, 4, ... windows from the median: fewer is noise
+EXCITED = 4.0  # standard errors of a mean of 1, 2, 4, ... windows from the median, or of all before: fewer is noise
 
 
 def noise_of(values: Doubles) -> float:
@@ -49,14 +49,20 @@ def segments(values: Doubles, noise: float) -> Segments:
 
 
 def _excites(values: Doubles, noise: float) -> bool:
-    """Whether any mean of 1, 2, 4, ... neighbours is too far from the median to be noise."""
+    """Whether any mean of 1, 2, 4, ... neighbours is too far from the median to be noise, or from all after it.
+
+    Where it changes once, the median is moved by what it should show.
+    """
     sums = np.concatenate([[0.0], np.cumsum(values - np.median(values))])
     length = 1
     while length <= len(values):
         if np.abs(sums[length:] - sums[:-length]).max() > EXCITED * noise * np.sqrt(length):
             return True
         length *= 2
-    return False
+    before = np.arange(1, len(values))
+    after = len(values) - before
+    apart = np.abs(sums[1:-1] / before - (sums[-1] - sums[1:-1]) / after)
+    return bool((apart > EXCITED * noise * np.sqrt(1 / before + 1 / after)).any())
 
 
 def _optimal(values: Doubles) -> Segments:

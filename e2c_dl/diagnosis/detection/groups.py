@@ -29,7 +29,7 @@ from e2c_dl.diagnosis.departures import Departure, Looked
 from e2c_dl.diagnosis.detection.links.kinds import UNTOLD
 from e2c_dl.diagnosis.model import Element, ElementKind, Part
 from e2c_dl.diagnosis.replay.whatif import WhatIf
-from e2c_dl.diagnosis.stretches import Stretches, When
+from e2c_dl.diagnosis.stretches import Stretches, When, united
 from e2c_dl.topology import Pair
 
 ALIKE = 1.3
@@ -141,6 +141,8 @@ def _key(element: Element, layers: Mapping[str, str], line_of: Mapping[Pair, str
 def _are_alike(one: Departure, other: Departure, looked: Mapping[Element, Looked]) -> bool:
     if not (_are_as_slow([one, other]) or _are_as_late([one, other])):
         return False
+    if one.as_others and other.as_others:
+        return True
     return _at_one_time([one.when, other.when]) or _whenever_seen(looked.get(one.element), looked.get(other.element))
 
 
@@ -217,6 +219,13 @@ def _ends_s(one: Stretches, last_s: float) -> Sequence[float]:
     return (*one.ends_s[:-1], last_s) if one.when is When.SINCE else one.ends_s
 
 
+def _when(typical: Sequence[Departure], most: Departure) -> Stretches:
+    """As ``most`` of them has it; of those that take turns, each of which shows some of it, as all have it."""
+    if all(each.as_others for each in typical):
+        return united([each.when for each in typical])
+    return most.when
+
+
 def _group(key: Key, typical: Sequence[Departure], own: Sequence[Departure]) -> Departure:
     """``own`` as one, of which ``typical`` tell the part and when."""
     kind, src, dst, line = key
@@ -228,7 +237,7 @@ def _group(key: Key, typical: Sequence[Departure], own: Sequence[Departure]) -> 
     evidence = f"All {what} that can be judged depart alike, {span}: {most.evidence}"
     return Departure(
         element=Element(kind=ElementKind.GROUP, src=what), members=tuple(each.element for each in own), part=most.part,
-        when=most.when, slowdown=_middle(typical), observed=most.observed, expected=most.expected,
+        when=_when(typical, most), slowdown=_middle(typical), observed=most.observed, expected=most.expected,
         evidence=evidence, restored=WhatIf.together(each.restored for each in own),
         excess_s=sum(each.excess_s for each in own),
     )  # fmt: skip

@@ -85,6 +85,7 @@ class Levelled:
     levels: Doubles  # (segments,)
     told_by: Doubles  # (segments,) windows that tell each level: of a recurrence all that it touches, or does not
     certainty: float = CERTAINTY  # standard errors by which a level must depart
+    as_others: bool = False  # others of its layer tell when it departs
 
     @cached_property
     def lengths(self) -> Doubles:

@@ -15,13 +15,20 @@ One that is UNSTEADY times as uneven as most of its layer, or, where that has fe
 it may be slow by turns, which of a layer that is uneven altogether nothing tells, since TCP serves all of its links so.
 Nor is one by chance that is plainly slow by turns, as not even half of all are.
 
+Members that take turns are seldom seen at the same time, and a mean of them has little to say. Of those the others'
+windows, in order of time, tell where a member is touched, whose own say nothing of it::
+
+    a  |. . '   . . '          those of b and c are slow from here
+    b  | .   '   .    '                                 |  |
+    c  |   .  '    .'     -->  a's windows between are touched
+
 What most of several were slower by at the same time is :func:`shared_by` them: the same iteration where they keep in
 step, the same second where each goes at its own pace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -37,35 +44,105 @@ from e2c_dl.diagnosis.detection.series import Levelled, Series
 from e2c_dl.diagnosis.detection.windows import OWN_PACE
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
+LEAST_OF_TURNS = 2  # the same, where none of its own tell when
+ASTRAY = 0.4  # of windows in which others tell that a member departs, or does not: as many may be otherwise
+MOST_OF_TURNS = 20_000  # windows that are looked at: members times theirs
+FAST = 0.25  # quantile: that of a member's windows it is held beside others at
 UNSTEADY = 5.0
 LEAST_STEADY = 3  # members: fewer do not tell what is usual
 MOST_PLAIN = 0.5  # of all series: of more, TCP is why
 
 
 def levelled_together(
-    several: Sequence[Series], groups: Sequence[Hashable], *, turns: bool = False, known_noise: float | None = None
-) -> list[Levelled]:
+    several: Sequence[Series], groups: Sequence[Hashable], *, turns: bool = False, known_noise: float | None = None,
+    taking_turns: Collection[Hashable] = (),
+) -> list[Levelled]:  # fmt: skip
     """``several`` comparable series, at least a window each, with their segments; ``groups``: of which each is.
 
-    ``turns``, ``known_noise``: as :func:`levelled` has them.
+    ``turns``, ``known_noise``: as :func:`levelled` has them; ``taking_turns``: of which of
+    ``groups`` members may.
     """
-    of_groups = [[place for place, each in enumerate(groups) if each == group] for group in dict.fromkeys(groups)]
-    asked = {place for places in of_groups for place in _unsteady(several, places)} | _plainly_by_turns(several)
-    by_turns = [turns or place in asked for place in range(len(several))]
-    found = levelled(several, turns=by_turns, known_noise=known_noise)
-    for places in of_groups:
-        touched = _touched([several[place] for place in places]) if len(places) > 1 else None
-        if touched is None:
-            continue
-        own = {place: touched.of(several[place]) for place in places}
-        both = [
-            place for place, each in own.items()
-            if min(each.sum(), (~each).sum()) >= LEAST_WINDOWS and touched.is_told_without(places.index(place))
-        ]  # fmt: skip
-        told = told_by_others([found[place] for place in both], [own[place] for place in both])
-        for place, each in zip(both, told, strict=True):
-            found[place] = each
+    of_group = {made: [place for place, each in enumerate(groups) if each == made] for made in dict.fromkeys(groups)}
+    asked = {place for places in of_group.values() for place in _unsteady(several, places)}
+    asked |= _plainly_by_turns(several)
+    found = levelled(several, turns=[turns or place in asked for place in range(len(several))], known_noise=known_noise)
+    for group, places in of_group.items():
+        members = [several[place] for place in places]
+        between = _between_others(members) if group in taking_turns else []
+        told = {member: each.touched for member, each in enumerate(between) if each.tells} | _told_by_mean(members)
+        apart = told_by_others([found[places[member]] for member in told], [*told.values()])
+        for member, one in zip(told, apart, strict=True):
+            found[places[member]] = one
+        for place, among in zip(places, between, strict=False):
+            one = found[place]
+            found[place] = replace(one, as_others=among.is_as(one.judged(one.base).windows))
     return found
+
+
+def _told_by_mean(members: Sequence[Series]) -> dict[int, npt.NDArray[np.bool_]]:
+    """Member of which their mean tells something -> which of its windows are touched."""
+    touched = _touched(members) if len(members) > 1 else None
+    if touched is None:
+        return {}
+    own = {member: touched.of(each) for member, each in enumerate(members)}
+    return {
+        member: each for member, each in own.items()
+        if min(each.sum(), (~each).sum()) >= LEAST_WINDOWS and touched.is_told_without(member)
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Between:
+    """Where the windows of a member lie among the others'; all of shape (windows,), False where these do not tell."""
+
+    touched: npt.NDArray[np.bool_]  # in windows that depart, or between two such
+    inside: npt.NDArray[np.bool_]  # between two that depart
+    outside: npt.NDArray[np.bool_]  # between two that do not
+
+    @property
+    def tells(self) -> bool:
+        return bool(min(self.touched.sum(), (~self.touched).sum()) >= LEAST_OF_TURNS)
+
+    def is_as(self, departs: npt.NDArray[np.bool_]) -> bool:
+        """Whether a member that ``departs`` then does so when the others do, as far as they tell."""
+        strays, stays = (departs & self.outside).sum(), (~departs & self.inside).sum()
+        return bool(departs.any() and strays <= ASTRAY * departs.sum() and stays <= ASTRAY * self.inside.sum())
+
+
+def _between_others(members: Sequence[Series]) -> list[_Between]:
+    """Each of ``members`` among the others; none, if these are too few, or have too many windows."""
+    counts = [len(each) for each in members]
+    if len(members) <= LEAST_OF_TURNS or len(members) * sum(counts) > MOST_OF_TURNS:
+        return []
+    of = np.repeat(np.arange(len(members)), counts)
+    values = np.concatenate([each.values - np.quantile(each.values, FAST, method="lower") for each in members])
+    begins_s = np.concatenate([each.begins_s for each in members])
+    spent_s = np.concatenate([each.spent_s for each in members])
+    order = np.argsort(begins_s, kind="stable")
+    until_s = max(each.until_s for each in members)
+    found = []
+    for member, each in enumerate(members):
+        others = order[of[order] != member]
+        of_others = Series(
+            values=values[others], iterations=np.arange(len(others)), begins_s=begins_s[others], until_s=until_s,
+            spent_s=spent_s[others],
+        )  # fmt: skip
+        found.append(_among(of_others, each))
+    return found
+
+
+def _among(others: Series, member: Series) -> _Between:
+    """The windows of ``member``, by their middles, among those of ``others``, both in order of time."""
+    (one,) = levelled([others])
+    departs, begins_s = one.judged(one.base).windows, others.begins_s
+    at_s = member.begins_s + member.spent_s / 2
+    after = np.searchsorted(begins_s, at_s, side="right")
+    before, follows = np.maximum(0, after - 1), np.minimum(after, len(departs) - 1)
+    has_before, has_both = after > 0, (after > 0) & (after < len(departs))
+    inside = departs[before] & departs[follows] & has_both
+    within = departs[before] & has_before & (at_s <= begins_s[before] + others.spent_s[before])
+    outside = ~departs[before] & ~departs[follows] & has_both
+    return _Between(touched=within | inside, inside=inside, outside=outside)
 
 
 def _unsteady(several: Sequence[Series], places: Sequence[int]) -> list[int]:

@@ -24,8 +24,8 @@ from e2c_dl.diagnosis.model import MATERIAL_SPEEDUP, STEADY, Chance, Element
 from e2c_dl.diagnosis.replay.whatif import UNCHANGED, Predictor, WhatIf, alone_and_together
 
 FIRST = 3
-LAPS, MOST_LAPS = 5, 50
-CERTAIN = 0.005  # of the run: the standard error of what a change saves, in the mean
+LAPS, MOST_LAPS = 5, 100
+CERTAIN = 0.002  # of the run: the standard error of what a change saves, in the mean
 NEARLY, CLEARLY = 0.015, 3.0  # the same, where it is so many standard errors from what makes it material
 PATIENCE = 10  # times what is simulated without a thought: so much may laps cost
 LEAST_CHEAP = 4  # changes that are simulated in all laps

@@ -53,6 +53,11 @@ def test_a_host_like_no_other_that_is_slow_in_all_but_warm_up_counts_for_nothing
         assert not _is_untold(unlike, trace, replace(injection, when=When.PERIODIC), onset)
 
 
+def test_what_the_judged_run_has_at_the_bar_is_on_neither_side_of_it() -> None:
+    cost = Cost(injection=SLOW, with_s=1.2, without_s=1.0, alone=1.2, jointly=1.2, own=1.2, onset_iteration=1)
+    assert [replace(cost, own=own).edge for own in (1.2, 1.061, 1.055, 1.045, 1.0)] == [False, False, True, True, True]
+
+
 def test_what_is_untold_is_on_neither_side_of_the_bar() -> None:
     cost = Cost(injection=SLOW, with_s=1.2, without_s=1.0, alone=1.2, jointly=1.2, onset_iteration=1)
     assert not cost.edge
@@ -116,16 +121,19 @@ def test_a_window_strikes_the_iterations_that_it_does_with_all_injected(
     once = replace(SLOW, when=When.ONCE, begin=begin, length=length)
     asked: list[Injection] = []
 
-    def took_s(in_force: tuple[Injection, ...], laps: int) -> np.ndarray[Any, Any]:
+    def of_lap(in_force: tuple[Injection, ...], lap: int) -> float:
         asked.extend(in_force)
-        return np.ones(laps)
+        return 1.0 + lap
 
-    system = SimpleNamespace(ranks={"edge-1": 0})
-    times: Any = SimpleNamespace(system=system, undisturbed_s=1.0, trace=lambda _: undisturbed, took_s=took_s)
-    found = _by_number(times, disturbed, once, 1)
-    assert (found is not None) is struck
+    laps = undisturbed, lasting(*np.arange(0.3, 3.01, 0.3)), lasting(0.1)  # of other luck: slower, and over by then
+    times: Any = SimpleNamespace(
+        system=SimpleNamespace(ranks={"edge-1": 0}), undisturbed_s=1.0, undisturbed=laps.__getitem__, of_lap=of_lap,
+        took_s=lambda _, laps: np.ones(laps),
+    )  # fmt: skip
+    found = _by_number(times, disturbed, once, 3)
+    assert found == (pytest.approx(2.0) if struck else None)
     if struck:
-        assert (asked[0].begin, asked[0].length) == pytest.approx((0.2, 0.1))
+        assert [(each.begin, each.length) for each in asked] == [pytest.approx((0.2, 0.1)), pytest.approx((0.6, 0.3))]
 
 
 def test_a_layer_of_links_is_slow_as_a_whole() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from e2c_dl.diagnosis.detection.change_points import noise_of, segments
 from e2c_dl.diagnosis.detection.peers import peers
 from e2c_dl.diagnosis.detection.recurrence import by_turns, plainly_by_turns, recurring
-from e2c_dl.diagnosis.stretches import When, stretches
+from e2c_dl.diagnosis.stretches import When, stretches, throughout, united
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,13 @@ def test_segments_are_of_one_level_each(raised: tuple[int, ...], expected: list[
     values[slice(*raised) if raised else slice(0)] += 0.7
     assert segments(values, 0.1) == expected
     assert noise_of(values) == pytest.approx(0.1, rel=0.4)
+
+
+def test_a_last_third_is_told_though_the_median_of_all_is_nearer_to_it() -> None:
+    took = [0.96, 0.81, 0.86, 1.02, 0.98, 0.84, 0.76, 0.85, 0.83, 1.03, 1.13, 0.89, 1.23, 1.94, 1.07, 1.50, 1.18, 1.50]
+    assert segments(np.log(took), 0.185) == [(0, 12), (12, 18)]
+    noise = (np.random.default_rng(seed).normal(0.0, 0.2, 18) for seed in range(1000))
+    assert sum(len(segments(each, 0.2)) > 1 for each in noise) <= 2
 
 
 def test_windows_that_are_slow_by_turns_are_told_by_their_values() -> None:
@@ -113,6 +122,19 @@ def test_a_series_of_many_windows_is_pooled() -> None:
 def test_stretches_are_called_by_their_pattern(found: list[tuple[int, int]], when: When, said: str) -> None:
     named = stretches(found, 40, np.arange(40), np.arange(40) * 2.0, 80.0)
     assert (named.when, named.described()) == (when, said)
+
+
+def test_several_are_as_long_as_any_of_them() -> None:
+    one, other, since = (
+        stretches(found, 40, np.arange(40), np.arange(40) * 2.0, 80.0)
+        for found in ([(5, 7), (15, 18)], [(6, 9), (17, 18), (25, 27)], [(35, 40)])
+    )
+    both = united([other, one])
+    assert (both.when, both.onset_iteration) == (When.PERIODIC, 5)
+    assert (both.begins_s, both.ends_s) == ((10.0, 30.0, 50.0), (18.0, 36.0, 54.0))
+    assert united([since, replace(since, begins_s=(74.0,), ends_s=(78.0,))]) == since
+    always = throughout(80.0)
+    assert united([one, always]) == always
 
 
 def test_what_recurs_too_briefly_for_itself_is_found_by_its_period() -> None:

@@ -229,3 +229,20 @@ def test_links_that_are_used_once_to_measure_them_do_not_decide_who_is_alike() -
     (group,) = grouped(own, [], {}, FOG, looked=seen | {each.element: looked((0.0, 0.1, True)) for each in once})
     assert (len(group.members), group.slowdown) == (9, 3.0)
     assert [len(each.members) for each in grouped(own, [], {}, FOG, looked=seen)] == [6, 0, 0, 0]  # seen as often
+
+
+@pytest.mark.parametrize("as_others", [True, False])
+def test_those_that_others_tell_when_they_depart_are_of_one_group_whatever_each_shows(as_others: bool) -> None:
+    first = replace(departure("edge-1", When.ONCE, 2.0, 4.0), as_others=True)
+    second = replace(departure("edge-2", When.ONCE, 12.0, 13.0), as_others=as_others)
+    third = replace(departure("edge-3", When.ONCE, 22.0, 23.5), as_others=as_others)
+    found = grouped([second, first, third], [], {}, LAYERS)
+    if not as_others:
+        assert len(found) == 3
+        return
+    (group,) = found
+    assert len(group.members) == 3
+    assert group.when == Stretches(
+        when=When.PERIODIC, onset_iteration=3, onset_s=2.0, begins_s=(2.0, 12.0, 22.0), ends_s=(4.0, 13.0, 23.5),
+        period_s=10.0,
+    )  # fmt: skip

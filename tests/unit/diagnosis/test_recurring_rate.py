@@ -84,7 +84,8 @@ def carried(begins_s: np.ndarray, ends_s: np.ndarray) -> Any:
     )  # fmt: skip
 
 
-AS_DESIGNED: Any = SimpleNamespace(would_ns=lambda link: link.expected_ns)
+AS_DESIGNED: Any = SimpleNamespace(would_ns=lambda link: link.expected_ns, exact=False)
+MODELLED: Any = SimpleNamespace(would_ns=lambda link: link.expected_ns, exact=True)
 
 
 def test_a_queue_that_overflows_each_time_hides_no_rate_that_recurs() -> None:
@@ -104,6 +105,16 @@ def test_losses_are_no_rate_that_recurs(often: float, seed: int) -> None:
     late_s = np.where(draw.random(MESSAGES) < often, draw.exponential(0.05, MESSAGES), 0.0)
     begins_s, ends_s, _ = served(late_s)
     assert recurring_rate(carried(begins_s, ends_s), AS_DESIGNED) is None
+
+
+def test_links_that_are_nothing_but_a_model_must_be_suited_better() -> None:
+    begins_s, ends_s, late_s = recurring(rate=3.0, period_s=2.0, share=0.4, messages=100)
+    assert recurring_rate(carried(begins_s, ends_s), MODELLED) is not None
+    draw = np.random.default_rng(0)
+    uneven_s = ends_s + np.where(late_s > 0, draw.normal(0.0, 0.25, len(late_s)) * late_s, 0.0)
+    on_machines, modelled = (recurring_rate(carried(begins_s, uneven_s), each) for each in (AS_DESIGNED, MODELLED))
+    assert on_machines is not None
+    assert modelled is None
 
 
 def test_fewer_times_than_four_tell_no_rate_that_recurs() -> None:

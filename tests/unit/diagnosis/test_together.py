@@ -219,3 +219,51 @@ def test_what_all_have_at_the_same_time_is_that_of_each_at_its_own_pace() -> Non
 def test_what_never_met_has_nothing_in_common() -> None:
     early, late = series(np.zeros(6)), series(np.zeros(6), 100.0)
     assert shared_by(0.75, [early, replace(late, iterations=late.iterations + 50)], [0.0] * 2) is None
+
+
+def in_turn(member: int, slowed: float, *, noise: float = 0.004, count: int = 9) -> Series:
+    """One of four members that take turns, each a window of 0.2 s in 1.1 s; slow for 1.2 s in 2.9 s, where it is."""
+    draw = np.random.default_rng(member)
+    begins_s = 1.1 * np.arange(count) + 0.27 * member
+    slow = (begins_s + 0.1) % 2.9 > 1.7
+    values = draw.normal(0.0, noise, count) + slowed * slow
+    return Series(
+        values=values, iterations=np.arange(count), begins_s=begins_s, until_s=float(begins_s[-1] + 1.0),
+        spent_s=0.2 * np.exp(values),
+    )  # fmt: skip
+
+
+def told_in_turn(slowed: tuple[float, ...], *, taking_turns: bool = True) -> list[Levelled]:
+    layer = [in_turn(member, each) for member, each in enumerate(slowed)]
+    return levelled_together(layer, ["edge"] * len(layer), taking_turns=["edge"] if taking_turns else ())
+
+
+def test_the_windows_of_others_tell_when_one_that_takes_turns_with_them_is_slow() -> None:
+    alone, together = (told_in_turn((0.4,) * 4, taking_turns=each) for each in (False, True))
+    assert not all(departs(one).any() for one in alone), "few windows that are slow by turns tell nothing by themselves"
+    for one in together:
+        slow = one.series.values > 0.2
+        assert (departs(one) == slow).mean() > 0.7, "but for those at the edges of what the others show"
+        assert one.as_others
+
+
+def test_one_that_takes_turns_and_is_as_ever_is_not_named_with_the_others() -> None:
+    healthy = told_in_turn((0.4, 0.4, 0.4, 0.0))[-1]
+    assert not departs(healthy).any()
+    assert not healthy.as_others
+
+
+def test_noise_names_none_of_those_that_take_turns() -> None:
+    for seed in range(0, 400, 4):
+        layer = [in_turn(seed + member, 0.0, noise=0.1) for member in range(4)]
+        alone = levelled_together(layer, ["edge"] * 4)
+        together = levelled_together(layer, ["edge"] * 4, taking_turns=["edge"])
+        assert [bool(departs(one).any()) for one in together] == [bool(departs(one).any()) for one in alone]
+
+
+def test_one_that_is_slow_when_the_others_are_not_is_not_as_they_are() -> None:
+    layer = [in_turn(member, 0.4) for member in range(3)]
+    odd = in_turn(3, 0.0)
+    odd = replace(odd, values=odd.values + 0.4 * ((odd.begins_s > 2.9) & (odd.begins_s < 4.3)))
+    found = levelled_together([*layer, odd], ["edge"] * 4, taking_turns=["edge"])[-1]
+    assert not found.as_others

@@ -241,6 +241,7 @@ def _departure(
         restored=WhatIf(changes=(each_by_itself(link) if luck else restored(each, kind, would_ns),)),
         excess_s=kind.delay_ns / 1e9 * int(departs.sum()) if hidden else judged.excess_s,
         later_s=_later_s(each, kind, departs), on_time=luck and _some_on_time(link),
+        as_others=judged.levelled.as_others,
     )  # fmt: skip
 
 

@@ -241,7 +241,8 @@ def _series(
 def _levelled(series: Sequence[LinkSeries], design: Design) -> list[Levelled]:
     layers = {host.name: host.layer for host in design.reference.topology.hosts}
     between = [(layers[each.link.src], layers[each.link.dst]) for each in series]
-    return levelled_together([each.series for each in series], between)
+    sharing = {of for of, each in zip(between, series, strict=True) if each.link.designed.left is not None}
+    return levelled_together([each.series for each in series], between, taking_turns={*between} - sharing)
 
 
 def lines(links: Sequence[ObservedLink], design: Design) -> dict[Element, list[tuple[str, str]]]:

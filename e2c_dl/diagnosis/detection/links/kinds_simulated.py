@@ -197,8 +197,8 @@ def _rate_or_loss(
         return kind
     by_none = BY_NO_RATE if uneven else A_MESSAGE
     found = lower_rate(each, as_designed, enough=by_none if is_rate else 0.0)
-    if found is None:
-        return kind
+    if found is None:  # of few at a time any rate suits each of them
+        return kind if is_rate else recurring_rate(each, as_designed) or kind
     if not is_rate and found.misfit <= min(BROUGHT, FAR_LESS * found.scatter):
         return Kind(part=Part.RATE, rate=found.rate, slow=found.slow)
     no_rate = is_rate and found.misfit >= by_none

@@ -36,6 +36,7 @@ LEAST_SLOWER = 1.05
 SHOWN = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the messages: what the slowest of them take may be it
 TRIED, BEYOND, NEAR = 8, 1.4, 0.05  # rates, up to BEYOND what is shown, then as many around the best of them
 CLEAR, LEFT, LESS = 0.25, 1 / 6, 0.4  # of the latest; of what these are late; of what one rate all the time leaves
+LEFT_EXACT = 1 / 12  # as LEFT, of a modelled world's links: jitter alone makes them uneven
 MOST_OF_TIME = 0.6  # that it is slow: of more, it would hardly be by turns
 LEAST_TURNS = 4  # that it was slow: of fewer, late by chance, three may be as far apart as two
 FREE, LEAST_TOLD = 2, 4  # of each run of messages; of all of them, beyond what is free
@@ -120,7 +121,8 @@ def recurring_rate(each: JudgedLink, as_designed: AsDesigned) -> Kind | None:
     """The lower rate that recurs and suits late messages of ``each`` far better than one all the time; None: none does.
 
     By the messages alone, as on machines they come: where a queue overflows what is sent again is delivered with what
-    follows, and looks like losses. Those by chance, or by turns, are late by no part of what is sent meanwhile.
+    follows, and looks like losses. Those by chance, or by turns, are late by no part of what is sent meanwhile. Links
+    that are nothing but a model must be suited as much better as they are more even.
     """
     link = each.link
     would_ns = as_designed.would_ns(link)
@@ -139,7 +141,8 @@ def recurring_rate(each: JudgedLink, as_designed: AsDesigned) -> Kind | None:
     would_s, always_s = found.late_s(begins_s, ends_s), (np.median(took_ns / expected_ns) - 1) * expected_ns / 1e9
     off_s, off_always_s = (np.abs(each_s - late_s) for each_s in (would_s, always_s))
     clear = np.maximum(late_s, would_s) >= CLEAR * late_s.max()
-    suits = off_s[clear].sum() <= LEFT * late_s[clear].sum() and off_s.sum() <= LESS * off_always_s.sum()
+    left = LEFT_EXACT if as_designed.exact else LEFT
+    suits = off_s[clear].sum() <= left * late_s[clear].sum() and off_s.sum() <= LESS * off_always_s.sum()
     shortest_s = min(found.share, 1 - found.share) * found.period_s
     if not suits or found.share > MOST_OF_TIME or shortest_s < float(np.median(expected_ns)) / 1e9:
         return None

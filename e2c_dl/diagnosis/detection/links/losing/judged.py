@@ -8,10 +8,12 @@
     by bad luck   |===|=====|==|=====|        as many losses as never happen by chance: what departs is later still
 
 What TCP makes of losses is not known beforehand, but by how much that differs is: a link departs that is further off
-than luck takes it. What is sent again late is rare and costs much: a few lucks need not have met it, so it must be
-later than by bad luck, too, and of few messages little is told, as :attr:`Judged.resolution` says. What recurs is not
-looked for. Of many links those are judged that carried longest, as many as MOST_SEGMENTS let be simulated LEAST_LUCKS
-times; of those that share a line none is: what one takes hangs on the others.
+than luck takes it. What is sent again late is rare and costs much, and so does what is lost while TCP learns how much
+it may send, for it remembers that. A few lucks need not have met it: so it must be later than by any of them and by bad
+luck, too, there are more lucks of links that carried little, and of few messages little is told, as
+:attr:`Judged.resolution` says. What recurs is not looked for. Of many links those are judged that carried longest, as
+many as MOST_SEGMENTS let be simulated LEAST_LUCKS times; of those that share a line none is: what one takes hangs on
+the others.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from e2c_dl.diagnosis.piecewise import Piecewise
 from e2c_dl.worlds.virtual.kernel import FOREVER
 
 LUCKS, LEAST_LUCKS = 12, 4
+MOST_LUCKS, CHEAP = 60, 30_000  # of a link that carries little; segments, of one by all of them: half a second
 BAD_LUCKS, DEVIATIONS = 3, 4.0  # with so many losses more, of how many happen, as good as never happen by chance
 MOST_LOST = 0.9  # of the segments
 FLOOR_REAL = float(np.log(1.3))  # TCP's model may be off from real links by half of that, and reads are late
@@ -74,8 +77,9 @@ def losing_links(carried: Sequence[ObservedLink], windows: Windows, as_designed:
         if costs > left:
             continue
         left -= costs
-        by_luck = [as_designed.by_luck(link, luck) for luck in range(1, lucks + 1)]
-        by_bad_luck = [_by_bad_luck(link, lucks + luck, as_designed) for luck in range(1, BAD_LUCKS + 1)]
+        own = int(np.clip(min(CHEAP, MOST_SEGMENTS // len(known)) // link.segments, lucks, MOST_LUCKS))
+        by_luck = [as_designed.by_luck(link, luck) for luck in range(1, own + 1)]
+        by_bad_luck = [_by_bad_luck(link, own + luck, as_designed) for luck in range(1, BAD_LUCKS + 1)]
         if all(_all_came(each) for each in (*by_luck, *by_bad_luck)):
             found.append(losing_link(link, by_luck, by_bad_luck, windows, exact=as_designed.exact))
     return [each for each in found if each is not None]
@@ -108,7 +112,7 @@ def losing_link(
     noise = _noise((chance - usual) * np.sqrt(len(chance) / (len(chance) - 1)))
     series = replace(made.series, values=_values(made, link, would_ns) - usual, known_noise=None)
     levels = levelled_at(series, noise * float(np.sqrt(1 + 1 / len(chance))))  # the mean of the lucks has its own
-    bad = [_values(made, each, would_ns) - usual for each in by_bad_luck]
+    bad = [*(chance - usual), *(_values(made, each, would_ns) - usual for each in by_bad_luck)]
     judged = levels.judged(0.0, _worst(bad, len(series)), FLOOR_MODELLED if exact else FLOOR_REAL)
     worst = np.array([_worst(bad, stop - start) for start, stop in levels.found])
     judged = _mostly(judged.only(judged.departs & (levels.levels > worst)))
