@@ -134,7 +134,19 @@ def test_losses_by_turns_begin_where_the_first_of_them_do_though_windows_grow_in
     assert each.stretches.onset_s < served_s[8] and len(each.stretches.begins_s) == 1
     when = told_when(each, Kind(part=Part.LOSS), None, measured=True)
     assert (when.when, when.onset_s) == (When.PERIODIC, pytest.approx(served_s[8]))
-    assert told_when(each, Kind(part=Part.RATE), None, measured=True) == each.stretches
+    assert len(told_when(each, Kind(part=Part.RATE), None, measured=True).begins_s) == 1
+
+
+@pytest.mark.parametrize(("before", "begins"), [((1.12, 1.06), 8), ((1.12, 1.4), 7), ((1.4, 1.4), 8), ((2.0, 2.0), 6)])
+def test_what_is_little_right_before_the_rest_is_no_beginning_either(before: tuple[float, float], begins: int) -> None:
+    took_s = np.full(COUNT, TOOK_S)
+    took_s[6:8] *= before  # TCP's window opens; or the rate falls amid the second of them
+    took_s[SLOW] *= 5
+    each = judged(carried(took_s))
+    served_s = np.cumsum(took_s) - took_s
+    assert each.stretches.onset_s == pytest.approx(served_s[6])
+    for part, first in ((Part.RATE, begins), (Part.LOSS, 6)):
+        assert told_when(each, Kind(part=part), None, measured=True).onset_s == pytest.approx(served_s[first])
 
 
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)

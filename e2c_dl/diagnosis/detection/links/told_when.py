@@ -6,7 +6,7 @@
     what recurs           |-o-x---##---##|      back into the warm-up (o), where messages are as late, at its period:
                                                 windows that have to open make others late, between (x)
     losses                |---o---o######|      from the first late message on: most meet no loss, and tell nothing
-    on machines           |-o---####---o-|      without what is little beside the rest: busy readers, windows that open
+    on machines           |-o-oo####---o-|      without what is little beside the rest: busy readers, windows that open
     losses by turns       |--##oo##oo##oo|      or, after each of them, grow again
 """
 
@@ -69,7 +69,25 @@ def _most_of(each: JudgedLink, kind: Kind) -> Stretches:
         by_turns = _without_little(each, [(one, one + 1) for one in np.flatnonzero(departs).tolist()])
         if by_turns is not each:
             return by_turns.stretches
-    return _without_little(each, rows_of(departs)).stretches
+    rows = rows_of(departs)
+    return _without_little(each, rows if kind.part is Part.LOSS else _cores(each, rows)).stretches
+
+
+def _cores(each: JudgedLink, rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """``rows`` of its levels, of which those at either end are apart that are little beside the most of their row.
+
+    But for one window next to the rest that departs by itself: it may have changed amid that.
+    """
+    judged, found = each.judged, []
+    beyond = np.maximum(0.0, np.expm1(judged.levelled.levels - judged.reference))
+    amid = (judged.levelled.lengths == 1) & (beyond > np.expm1(judged.apart))
+    for start, stop in rows:
+        much = np.flatnonzero(beyond[start:stop] >= LITTLE * beyond[start:stop].max())
+        first, end = start + int(much[0]), start + int(much[-1]) + 1
+        first -= bool(first > start and amid[first - 1])
+        end += bool(end < stop and amid[end])
+        found += [row for row in ((start, first), (first, end), (end, stop)) if row[0] < row[1]]
+    return found
 
 
 def _without_little(each: JudgedLink, rows: Sequence[tuple[int, int]]) -> JudgedLink:
