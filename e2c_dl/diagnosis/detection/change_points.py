@@ -23,7 +23,7 @@ Segments = list[tuple[int, int]]
 PENALTY = 3.0  # two parameters more, level and place, and a margin
 MOST_WINDOWS = 4096  # longer series are pooled: time grows by the square of a stretch without changes
 MAD_OF_NORMAL = 0.6745
-EXCITED = 4.0  # standard errors of a mean of 1, 2, 4, ... windows from the median, or of all before: fewer is noise
+EXCITED = 4.0  # standard errors of a mean of 1, 2, 4, ... windows from the median, or of all before from all after
 
 
 def noise_of(values: Doubles) -> float:

@@ -5,15 +5,15 @@ Links through a shared line are others than those beside it: they take another w
 What a whole layer suffers has one cause, and its members hide each other: each alone, restored, saves nothing while the
 others are as slow. Alike are those whose slow-downs, or the delays by which links are late, differ by less than ALIKE,
 at the same time but for LAPSE of it: links that carry something now and then, by how they were whenever another was
-seen to depart. Hosts are held beside each other part by part: who is slow in another is as designed in this one. One
-member that is as designed then, though so much would have been seen of it, and there is no group; nor unless all that
-depart are alike: of MANY, MOST. That is asked of those that were looked at TELLING of the times of whom was most often:
-of a link that is used to measure it, and then left alone, next to nothing is known. Then one that departs by less, or
-at other times, is of the group, too, for it tells little of itself. So is a link that is as slow then, but for another
-reason, as its own messages have it, if those of one reason are MORE than half of them: of one that is uneven it tells
-the least. One that departs by more has a cause of its own; one that may be late for another reason, or of which too
-little was seen, is of the group if it is as slow; but where all of the group are late all the time, not if something of
-it was on time.
+seen to depart; those that take turns, by what the windows of the others say of it (:mod:`.together`). Hosts are held
+beside each other part by part: who is slow in another is as designed in this one. One member that is as designed then,
+though so much would have been seen of it, and there is no group; nor unless all that depart are alike: of MANY, MOST.
+That is asked of those that were looked at TELLING of the times of whom was most often: of a link that is used to
+measure it, and then left alone, next to nothing is known. Then one that departs by less, or at other times, is of the
+group, too, for it tells little of itself. So is a link that is as slow then, but for another reason, as its own
+messages have it, if those of one reason are MORE than half of them: of one that is uneven it tells the least. One that
+departs by more has a cause of its own; one that may be late for another reason, or of which too little was seen, is of
+the group if it is as slow; but where all of the group are late all the time, not if something of it was on time.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ def _key(element: Element, layers: Mapping[str, str], line_of: Mapping[Pair, str
 def _are_alike(one: Departure, other: Departure, looked: Mapping[Element, Looked]) -> bool:
     if not (_are_as_slow([one, other]) or _are_as_late([one, other])):
         return False
-    if one.as_others and other.as_others:
+    always = [each.when.when is When.PERSISTENT for each in (one, other)]
+    if one.as_others and other.as_others and all(always) == any(always):
         return True
     return _at_one_time([one.when, other.when]) or _whenever_seen(looked.get(one.element), looked.get(other.element))
 
@@ -221,9 +222,10 @@ def _ends_s(one: Stretches, last_s: float) -> Sequence[float]:
 
 def _when(typical: Sequence[Departure], most: Departure) -> Stretches:
     """As ``most`` of them has it; of those that take turns, each of which shows some of it, as all have it."""
-    if all(each.as_others for each in typical):
-        return united([each.when for each in typical])
-    return most.when
+    if not all(each.as_others for each in typical):
+        return most.when
+    found = united([each.when for each in typical])
+    return most.when if most.when.when is When.PERIODIC is not found.when else found
 
 
 def _group(key: Key, typical: Sequence[Departure], own: Sequence[Departure]) -> Departure:

@@ -83,7 +83,9 @@ def _more_told(own: Levelled, apart: Levelled, parameters: int) -> Levelled:
     return min(own, apart, key=lambda each: each.cost(own.noise, len(own.found) - 1 if each is own else parameters))
 
 
-def told_by_others(several: Sequence[Levelled], touched: Sequence[npt.NDArray[np.bool_]]) -> list[Levelled]:
+def told_by_others(
+    several: Sequence[Levelled], touched: Sequence[npt.NDArray[np.bool_]], certainty: float = TOLD_BY_OTHERS
+) -> list[Levelled]:
     """Each of ``several``, or two levels, of the windows ``touched`` and of the others, if these tell more.
 
     When they are touched all of them together tell, so that a window is not chosen for its own value: they need not be
@@ -92,7 +94,7 @@ def told_by_others(several: Sequence[Levelled], touched: Sequence[npt.NDArray[np
     aparts = [told_apart(own.series, each) for own, each in zip(several, touched, strict=True)]
     usual = float(np.median([each.noise for each in aparts])) if aparts else 0.0
     aparts = [
-        replace(each, noise=pooled(each.noise, len(each.series), usual, POOLED_AS), certainty=TOLD_BY_OTHERS)
+        replace(each, noise=pooled(each.noise, len(each.series), usual, POOLED_AS), certainty=certainty)
         for each in aparts
     ]
     return [_more_told(own, apart, 1) for own, apart in zip(several, aparts, strict=True)]

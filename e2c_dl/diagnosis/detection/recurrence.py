@@ -51,6 +51,7 @@ LEAST_POWER = 1e-12
 STRONGEST, ABOVE_NOISE = 4, 2.0  # frequencies; times the logarithm of the windows: of noise one of 2 n is as strong
 SHORTEST = 2.5  # windows
 MOST_OF_PERIOD = 0.5  # that is touched: of more, the rest would be the disturbance
+EVEN = 0.25  # of the mean: windows most of which are shorter than that begin together, not apart
 LENGTHS, APART, MOST_LENGTHS = 12, 1.6, 64  # of arcs; times between two of them; of lengths in between
 CLEAR = 7.0
 CLEAR_OF_FEW = 8.4
@@ -195,8 +196,9 @@ def _upper(values: Doubles) -> npt.NDArray[np.bool_]:
 
 
 def _periods_s(begins_s: Doubles) -> Doubles:
-    """So dense that the last window moves by half of one from each to the next."""
-    span_s, window_s = float(begins_s[-1] - begins_s[0]), float(np.median(np.diff(begins_s)))
+    """So dense that the last window moves by half of one from each to the next; of EVEN windows at least."""
+    span_s = float(begins_s[-1] - begins_s[0])
+    window_s = max(float(np.median(np.diff(begins_s))), EVEN * span_s / len(begins_s))
     least_s, most_s = SHORTEST * window_s, span_s / LEAST
     if most_s <= least_s or window_s <= 0:
         return np.zeros(0)

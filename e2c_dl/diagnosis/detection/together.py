@@ -40,13 +40,15 @@ from e2c_dl.diagnosis.detection.change_points import noise_of
 from e2c_dl.diagnosis.detection.levels import TOLD_BY_OTHERS, levelled, told_apart, told_by_others
 from e2c_dl.diagnosis.detection.noise import LEAST_NOISE
 from e2c_dl.diagnosis.detection.recurrence import plainly_by_turns
-from e2c_dl.diagnosis.detection.series import Levelled, Series
+from e2c_dl.diagnosis.detection.series import CERTAINTY, Levelled, Series
 from e2c_dl.diagnosis.detection.windows import OWN_PACE
 
 LEAST_WINDOWS = 4  # of either level: fewer tell a member nothing
-LEAST_OF_TURNS = 2  # the same, where none of its own tell when
+LEAST_OF_TURNS = 2  # the same, where the others that take turns with it tell when, each by itself
+LEAST_TURNING, LEAST_DEPARTING = 3, 2  # members; of the others, that depart: one alone is slow for its own sake
+MOST_AT_ONCE = 0.25  # of the windows: more that begin amid another are no turns
+MOST_OF_TURNS = 5_000  # windows that are looked at: members times theirs
 ASTRAY = 0.4  # of windows in which others tell that a member departs, or does not: as many may be otherwise
-MOST_OF_TURNS = 20_000  # windows that are looked at: members times theirs
 FAST = 0.25  # quantile: that of a member's windows it is held beside others at
 UNSTEADY = 5.0
 LEAST_STEADY = 3  # members: fewer do not tell what is usual
@@ -69,10 +71,12 @@ def levelled_together(
     for group, places in of_group.items():
         members = [several[place] for place in places]
         between = _between_others(members) if group in taking_turns else []
-        told = {member: each.touched for member, each in enumerate(between) if each.tells} | _told_by_mean(members)
-        apart = told_by_others([found[places[member]] for member in told], [*told.values()])
-        for member, one in zip(told, apart, strict=True):
-            found[places[member]] = one
+        by_mean = _told_by_mean(members)
+        in_turn = {member: each.touched for member, each in enumerate(between) if each.tells and member not in by_mean}
+        for told, certainty in ((by_mean, TOLD_BY_OTHERS), (in_turn, CERTAINTY)):
+            apart = told_by_others([found[places[member]] for member in told], [*told.values()], certainty)
+            for member, one in zip(told, apart, strict=True):
+                found[places[member]] = one
         for place, among in zip(places, between, strict=False):
             one = found[place]
             found[place] = replace(one, as_others=among.is_as(one.judged(one.base).windows))
@@ -95,9 +99,10 @@ def _told_by_mean(members: Sequence[Series]) -> dict[int, npt.NDArray[np.bool_]]
 class _Between:
     """Where the windows of a member lie among the others'; all of shape (windows,), False where these do not tell."""
 
-    touched: npt.NDArray[np.bool_]  # in windows that depart, or between two such
+    touched: npt.NDArray[np.bool_]  # in the last window before that departs, or between two such
     inside: npt.NDArray[np.bool_]  # between two that depart
     outside: npt.NDArray[np.bool_]  # between two that do not
+    beside: npt.NDArray[np.bool_]  # next to one that departs
 
     @property
     def tells(self) -> bool:
@@ -106,43 +111,56 @@ class _Between:
     def is_as(self, departs: npt.NDArray[np.bool_]) -> bool:
         """Whether a member that ``departs`` then does so when the others do, as far as they tell."""
         strays, stays = (departs & self.outside).sum(), (~departs & self.inside).sum()
-        return bool(departs.any() and strays <= ASTRAY * departs.sum() and stays <= ASTRAY * self.inside.sum())
+        near = (departs & self.beside).sum() >= (1 - ASTRAY) * departs.sum()
+        return bool(departs.any() and near and strays <= ASTRAY * departs.sum() and stays <= ASTRAY * self.inside.sum())
 
 
 def _between_others(members: Sequence[Series]) -> list[_Between]:
-    """Each of ``members`` among the others; none, if these are too few, or have too many windows."""
-    counts = [len(each) for each in members]
-    if len(members) <= LEAST_OF_TURNS or len(members) * sum(counts) > MOST_OF_TURNS:
+    """Each of ``members`` among the others; none, if these do not take turns, are too few, or have too many windows."""
+    chosen = [each.tells for each in members]
+    counts = [int(each.sum()) for each in chosen]
+    if len(members) < LEAST_TURNING or len(members) * sum(counts) > MOST_OF_TURNS:
         return []
     of = np.repeat(np.arange(len(members)), counts)
-    values = np.concatenate([each.values - np.quantile(each.values, FAST, method="lower") for each in members])
-    begins_s = np.concatenate([each.begins_s for each in members])
-    spent_s = np.concatenate([each.spent_s for each in members])
+    values, begins_s, spent_s = (
+        np.concatenate([each[telling] for each, telling in zip(own, chosen, strict=True)])
+        for own in (
+            [each.values - np.quantile(each.values, FAST, method="lower") for each in members],
+            [each.begins_s for each in members],
+            [each.spent_s for each in members],
+        )
+    )
     order = np.argsort(begins_s, kind="stable")
-    until_s = max(each.until_s for each in members)
-    found = []
+    overlaps = np.diff(begins_s[order]) < spent_s[order][:-1] / 2
+    if overlaps.mean() > MOST_AT_ONCE:
+        return []
+    until_s, found = max(each.until_s for each in members), []
     for member, each in enumerate(members):
         others = order[of[order] != member]
         of_others = Series(
             values=values[others], iterations=np.arange(len(others)), begins_s=begins_s[others], until_s=until_s,
             spent_s=spent_s[others],
         )  # fmt: skip
-        found.append(_among(of_others, each))
+        found.append(_among(of_others, of[others], each))
     return found
 
 
-def _among(others: Series, member: Series) -> _Between:
-    """The windows of ``member``, by their middles, among those of ``others``, both in order of time."""
+def _among(others: Series, of: npt.NDArray[np.int64], member: Series) -> _Between:
+    """The windows of ``member``, by the middles of what they took, among those of ``others``, in order of time.
+
+    ``of``, shape as these: whose each is. Where fewer than LEAST_DEPARTING of them depart, none tells anything.
+    """
     (one,) = levelled([others])
     departs, begins_s = one.judged(one.base).windows, others.begins_s
+    departs &= len(np.unique(of[departs])) >= LEAST_DEPARTING
     at_s = member.begins_s + member.spent_s / 2
     after = np.searchsorted(begins_s, at_s, side="right")
     before, follows = np.maximum(0, after - 1), np.minimum(after, len(departs) - 1)
-    has_before, has_both = after > 0, (after > 0) & (after < len(departs))
-    inside = departs[before] & departs[follows] & has_both
-    within = departs[before] & has_before & (at_s <= begins_s[before] + others.spent_s[before])
-    outside = ~departs[before] & ~departs[follows] & has_both
-    return _Between(touched=within | inside, inside=inside, outside=outside)
+    has_before, has_after = after > 0, after < len(departs)
+    early, late = departs[before] & has_before, departs[follows] & has_after
+    within = early & (at_s <= begins_s[before] + others.spent_s[before])
+    outside = ~departs[before] & ~departs[follows] & has_before & has_after
+    return _Between(touched=within | (early & late), inside=early & late, outside=outside, beside=early | late)
 
 
 def _unsteady(several: Sequence[Series], places: Sequence[int]) -> list[int]:

@@ -147,6 +147,11 @@ def test_what_recurs_too_briefly_for_itself_is_found_by_its_period() -> None:
     assert recurring(begins_s, draw.normal(0.0, 0.12, 60)) is None
 
 
+def test_windows_that_begin_together_ask_for_no_more_periods_than_there_are_windows_for() -> None:
+    begins_s = np.repeat(np.arange(60) * 1.0, 4) + np.tile([0.0, 1e-9, 2e-9, 3e-9], 60)
+    assert recurring(begins_s, np.random.default_rng(1).normal(0.0, 0.1, len(begins_s))) is None  # not 10^10 of them
+
+
 def test_few_windows_recur_clearly_enough_where_peers_tell_their_noise() -> None:
     draw = np.random.default_rng(3)
     begins_s = np.cumsum(draw.uniform(0.9, 1.1, 17))

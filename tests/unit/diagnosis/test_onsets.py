@@ -149,6 +149,18 @@ def test_what_is_little_right_before_the_rest_is_no_beginning_either(before: tup
         assert told_when(each, Kind(part=part), None, measured=True).onset_s == pytest.approx(served_s[first])
 
 
+def test_what_is_late_all_the_time_begins_at_once_and_what_lasts_lasts() -> None:
+    served_s = np.cumsum(np.full(COUNT, TOOK_S)) - TOOK_S
+    always, lasts = np.full(COUNT, TOOK_S), np.full(COUNT, TOOK_S)
+    always[:6] *= 1.6
+    always[6:] *= 5
+    lasts[COUNT // 2 :] *= 3
+    lasts[-3:] *= 1.4 / 3
+    assert told_when(judged(carried(always)), Kind(part=Part.RATE), None, measured=True).when is When.PERSISTENT
+    when = told_when(judged(carried(lasts)), Kind(part=Part.RATE), None, measured=True)
+    assert (when.when, when.onset_s) == (When.SINCE, pytest.approx(served_s[COUNT // 2]))
+
+
 TCP = Tcp(congestion_control="cubic", slow_start_after_idle=False)
 WIDE = LinkModel(rate_bps=165e6, delay_s=0.016, tcp=TCP)  # its windows open for eight iterations
 

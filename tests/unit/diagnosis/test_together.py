@@ -267,3 +267,35 @@ def test_one_that_is_slow_when_the_others_are_not_is_not_as_they_are() -> None:
     odd = replace(odd, values=odd.values + 0.4 * ((odd.begins_s > 2.9) & (odd.begins_s < 4.3)))
     found = levelled_together([*layer, odd], ["edge"] * 4, taking_turns=["edge"])[-1]
     assert not found.as_others
+
+
+def test_members_that_keep_in_step_take_no_turns_whatever_their_order() -> None:
+    draw = np.random.default_rng(6)
+    layer = [replace(in_turn(member, 0.4), begins_s=1.1 * np.arange(9)) for member in range(4)]
+    for order in (range(4), draw.permutation(4).tolist()):
+        members = [layer[member] for member in order]
+        assert not any(one.as_others for one in levelled_together(members, ["edge"] * 4, taking_turns=["edge"]))
+
+
+def test_one_that_is_slow_when_nobody_else_is_seen_is_not_as_they_are() -> None:
+    layer = [replace(in_turn(member, 0.0), begins_s=1.1 * np.arange(9) + 100 * member) for member in range(3)]
+    for member, own in ((0, slice(2, 4)), (2, slice(6, 8))):
+        values = layer[member].values.copy()
+        values[own] += 0.6
+        layer[member] = replace(layer[member], values=values)
+    found = levelled_together(layer, ["edge"] * 3, taking_turns=["edge"])
+    assert [bool(departs(one).any()) for one in found] == [True, False, True]
+    assert not any(one.as_others for one in found)
+
+
+def test_one_alone_that_is_slow_tells_nothing_of_those_that_take_turns_with_it() -> None:
+    accused = 0
+    for seed in range(0, 400, 8):
+        layer = [in_turn(seed + member, 0.0, noise=0.3) for member in range(6)]
+        layer[0] = replace(layer[0], values=layer[0].values + 1.0 * (np.arange(9) > 4))
+        alone = levelled_together(layer, ["edge"] * 6)
+        together = levelled_together(layer, ["edge"] * 6, taking_turns=["edge"])
+        accused += sum(int(departs(one).any()) for one in together[1:]) - sum(
+            int(departs(one).any()) for one in alone[1:]
+        )
+    assert accused <= 1

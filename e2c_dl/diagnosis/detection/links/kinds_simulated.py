@@ -2,8 +2,9 @@
 
 In a modelled world a link, simulated (:mod:`.tcp_simulated`, :mod:`.lower_rate`), brings messages when they came if it
 is changed as it was: so a rate is told from a delay that comes and goes, and from losses. In any world one that drifts
-or steps is told from losses by stretches of the link: within these it serves alike messages alike. On machines one that
-recurs is told from losses by all of its messages, a queue that overflows meanwhile included. Who of its two ends
+or steps is told from losses by stretches of the link: within these it serves alike messages alike. One that recurs is
+told from losses by all of its messages: on machines, a queue that overflows meanwhile included, and where they are few
+at a time. Who of its two ends
 a link waits for sockets tell (:mod:`.ends`).
 """
 
@@ -197,8 +198,9 @@ def _rate_or_loss(
         return kind
     by_none = BY_NO_RATE if uneven else A_MESSAGE
     found = lower_rate(each, as_designed, enough=by_none if is_rate else 0.0)
-    if found is None:  # of few at a time any rate suits each of them
-        return kind if is_rate else recurring_rate(each, as_designed) or kind
+    if found is None:
+        few_at_a_time = not is_rate and as_designed.is_known_alone(each.link)  # any rate suits each of them
+        return (few_at_a_time and recurring_rate(each, as_designed)) or kind
     if not is_rate and found.misfit <= min(BROUGHT, FAR_LESS * found.scatter):
         return Kind(part=Part.RATE, rate=found.rate, slow=found.slow)
     no_rate = is_rate and found.misfit >= by_none

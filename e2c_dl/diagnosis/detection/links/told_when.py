@@ -70,23 +70,21 @@ def _most_of(each: JudgedLink, kind: Kind) -> Stretches:
         if by_turns is not each:
             return by_turns.stretches
     rows = rows_of(departs)
-    return _without_little(each, rows if kind.part is Part.LOSS else _cores(each, rows)).stretches
+    return _without_little(each, rows if kind.part is Part.LOSS or departs.all() else _begun(each, rows)).stretches
 
 
-def _cores(each: JudgedLink, rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """``rows`` of its levels, of which those at either end are apart that are little beside the most of their row.
+def _begun(each: JudgedLink, rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """``rows`` of its levels, of which the first are apart that are little beside the most of their row.
 
-    But for one window next to the rest that departs by itself: it may have changed amid that.
+    But for one window right before the rest that departs by itself: it may have changed amid that.
     """
     judged, found = each.judged, []
     beyond = np.maximum(0.0, np.expm1(judged.levelled.levels - judged.reference))
     amid = (judged.levelled.lengths == 1) & (beyond > np.expm1(judged.apart))
     for start, stop in rows:
-        much = np.flatnonzero(beyond[start:stop] >= LITTLE * beyond[start:stop].max())
-        first, end = start + int(much[0]), start + int(much[-1]) + 1
+        first = start + int(np.argmax(beyond[start:stop] >= LITTLE * beyond[start:stop].max()))
         first -= bool(first > start and amid[first - 1])
-        end += bool(end < stop and amid[end])
-        found += [row for row in ((start, first), (first, end), (end, stop)) if row[0] < row[1]]
+        found += [row for row in ((start, first), (first, stop)) if row[0] < row[1]]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Links that lose segments by design, beside themselves by other luck: simulated as designed, up to LUCKS times.
+"""Links that lose segments by design, beside themselves by other luck: simulated as designed, LUCKS times, or more.
 
 ::
 
@@ -38,6 +38,7 @@ from e2c_dl.worlds.virtual.kernel import FOREVER
 
 LUCKS, LEAST_LUCKS = 12, 4
 MOST_LUCKS, CHEAP = 60, 30_000  # of a link that carries little; segments, of one by all of them: half a second
+OF_FEW, A_CALL = 1 / 4, 50  # of MOST_SEGMENTS, for such links together; segments that a luck costs at least
 BAD_LUCKS, DEVIATIONS = 3, 4.0  # with so many losses more, of how many happen, as good as never happen by chance
 MOST_LOST = 0.9  # of the segments
 FLOOR_REAL = float(np.log(1.3))  # TCP's model may be off from real links by half of that, and reads are late
@@ -77,7 +78,8 @@ def losing_links(carried: Sequence[ObservedLink], windows: Windows, as_designed:
         if costs > left:
             continue
         left -= costs
-        own = int(np.clip(min(CHEAP, MOST_SEGMENTS // len(known)) // link.segments, lucks, MOST_LUCKS))
+        cheap = min(CHEAP, OF_FEW * MOST_SEGMENTS / len(known))
+        own = int(np.clip(cheap // max(link.segments, A_CALL), lucks, MOST_LUCKS))
         by_luck = [as_designed.by_luck(link, luck) for luck in range(1, own + 1)]
         by_bad_luck = [_by_bad_luck(link, own + luck, as_designed) for luck in range(1, BAD_LUCKS + 1)]
         if all(_all_came(each) for each in (*by_luck, *by_bad_luck)):
@@ -109,10 +111,11 @@ def losing_link(
         return None
     chance = np.array([_values(made, each, would_ns) for each in by_luck])
     usual = chance.mean(axis=0)
-    noise = _noise((chance - usual) * np.sqrt(len(chance) / (len(chance) - 1)))
+    besides = len(chance) / (len(chance) - 1)  # each is part of its mean
+    noise = _noise((chance - usual) * np.sqrt(besides))
     series = replace(made.series, values=_values(made, link, would_ns) - usual, known_noise=None)
     levels = levelled_at(series, noise * float(np.sqrt(1 + 1 / len(chance))))  # the mean of the lucks has its own
-    bad = [*(chance - usual), *(_values(made, each, would_ns) - usual for each in by_bad_luck)]
+    bad = [*((chance - usual) * besides), *(_values(made, each, would_ns) - usual for each in by_bad_luck)]
     judged = levels.judged(0.0, _worst(bad, len(series)), FLOOR_MODELLED if exact else FLOOR_REAL)
     worst = np.array([_worst(bad, stop - start) for start, stop in levels.found])
     judged = _mostly(judged.only(judged.departs & (levels.levels > worst)))
