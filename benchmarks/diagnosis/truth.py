@@ -174,8 +174,7 @@ class _Times:
     def __init__(self, system: System, undisturbed_s: float) -> None:
         self.system, self.undisturbed_s = system, undisturbed_s
         self._known: dict[tuple[tuple[Injection, ...], int], float] = {((), 0): undisturbed_s}
-        self._traces: dict[tuple[Injection, ...], Trace] = {}
-        self._undisturbed: dict[int, Trace] = {}
+        self._traces: dict[tuple[tuple[Injection, ...], int], Trace] = {}
 
     def hang_on_chance(self, in_force: tuple[Injection, ...]) -> bool:
         """Whether the run takes other times by other seeds, with ``in_force`` or with nothing.
@@ -191,24 +190,17 @@ class _Times:
         """Shape (laps,)."""
         return np.array([self.of_lap(in_force, lap) for lap in range(laps)])
 
-    def trace(self, in_force: tuple[Injection, ...]) -> Trace:
-        """By the run's own seed."""
-        if in_force not in self._traces:
-            self._traces[in_force] = self.system.run(in_force, self.undisturbed_s)
-            self._known[in_force, 0] = run_s(self._traces[in_force])
-        return self._traces[in_force]
-
-    def undisturbed(self, lap: int) -> Trace:
-        """By the seed of ``lap``."""
-        if lap not in self._undisturbed:
-            self._undisturbed[lap] = self.system.run(lap=lap)
-        return self._undisturbed[lap]
+    def trace(self, in_force: tuple[Injection, ...], lap: int = 0) -> Trace:
+        """By the seed of ``lap``, of which 0 is the run's own."""
+        if (in_force, lap) not in self._traces:
+            self._traces[in_force, lap] = self.system.run(in_force, self.undisturbed_s, lap)
+            self._known[in_force, lap] = run_s(self._traces[in_force, lap])
+        return self._traces[in_force, lap]
 
     def of_lap(self, in_force: tuple[Injection, ...], lap: int) -> float:
         """The run time by the seed of ``lap``."""
         if (in_force, lap) not in self._known:
-            made = self.system.run(in_force, self.undisturbed_s, lap) if in_force else self.undisturbed(lap)
-            self._known[in_force, lap] = run_s(made)
+            self._known[in_force, lap] = run_s(self.system.run(in_force, self.undisturbed_s, lap))
         return self._known[in_force, lap]
 
 
@@ -255,7 +247,7 @@ def _by_number(times: _Times, trace: Trace, injection: Injection, laps: int) -> 
     edges = [iteration_at(trace, rank, at_s) for at_s in edges_s]
     slow_s = []
     for lap in range(laps):
-        begin, end = (begun_s(times.undisturbed(lap), rank, each) / undisturbed_s for each in edges)
+        begin, end = (begun_s(times.trace((), lap), rank, each) / undisturbed_s for each in edges)
         if not lap and not 0 < begin < end:
             return None
         struck = (replace(injection, begin=begin, length=end - begin),) if begin < end else ()

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from e2c_dl import formatting
+from e2c_dl.ranges import union
 
 MOST_UNEVEN = 0.25
 """Of a period: distances that differ by more, relative to their median, are no period."""
@@ -117,16 +118,11 @@ def at_moments(found: Sequence[tuple[float, float]], onset_iteration: int, *, la
 
 def united(several: Sequence[Stretches]) -> Stretches:
     """When any of ``several``, at least one, departs."""
-    for each in several:
-        if each.when is When.PERSISTENT:
-            return each
+    always = next((each for each in several if each.when is When.PERSISTENT), None)
+    if always is not None:
+        return always
     first = min(several, key=lambda each: each.onset_s)
-    found: list[tuple[float, float]] = []
-    for begin_s, end_s in sorted(pair for each in several for pair in zip(each.begins_s, each.ends_s, strict=True)):
-        if found and begin_s <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end_s, found[-1][1]))
-        else:
-            found.append((begin_s, end_s))
+    found = union(times for each in several for times in zip(each.begins_s, each.ends_s, strict=True))
     lasts = any(each.when is When.SINCE and each.ends_s[-1] >= found[-1][1] for each in several)
     return at_moments(found, first.onset_iteration, lasts=lasts)
 

@@ -49,7 +49,7 @@ def segments(values: Doubles, noise: float) -> Segments:
 
 
 def _excites(values: Doubles, noise: float) -> bool:
-    """Whether any mean of 1, 2, 4, ... neighbours is too far from the median to be noise, or from all after it.
+    """Whether a mean of 1, 2, 4, ... neighbours is too far from the median to be noise, or all before one from others.
 
     Where it changes once, the median is moved by what it should show.
     """

@@ -141,8 +141,8 @@ def _key(element: Element, layers: Mapping[str, str], line_of: Mapping[Pair, str
 def _are_alike(one: Departure, other: Departure, looked: Mapping[Element, Looked]) -> bool:
     if not (_are_as_slow([one, other]) or _are_as_late([one, other])):
         return False
-    always = [each.when.when is When.PERSISTENT for each in (one, other)]
-    if one.as_others and other.as_others and all(always) == any(always):
+    one_always, other_always = (each.when.when is When.PERSISTENT for each in (one, other))
+    if one.as_others and other.as_others and one_always == other_always:
         return True
     return _at_one_time([one.when, other.when]) or _whenever_seen(looked.get(one.element), looked.get(other.element))
 
@@ -225,7 +225,8 @@ def _when(typical: Sequence[Departure], most: Departure) -> Stretches:
     if not all(each.as_others for each in typical):
         return most.when
     found = united([each.when for each in typical])
-    return most.when if most.when.when is When.PERIODIC is not found.when else found
+    hides_period = most.when.when is When.PERIODIC and found.when is not When.PERIODIC
+    return most.when if hides_period else found
 
 
 def _group(key: Key, typical: Sequence[Departure], own: Sequence[Departure]) -> Departure:

@@ -89,7 +89,7 @@ def told_by_others(
     """Each of ``several``, or two levels, of the windows ``touched`` and of the others, if these tell more.
 
     When they are touched all of them together tell, so that a window is not chosen for its own value: they need not be
-    as certain. What they leave is pooled as all noise is.
+    as certain, but for ``certainty`` standard errors. What they leave is pooled as all noise is.
     """
     aparts = [told_apart(own.series, each) for own, each in zip(several, touched, strict=True)]
     usual = float(np.median([each.noise for each in aparts])) if aparts else 0.0

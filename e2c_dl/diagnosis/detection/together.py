@@ -15,8 +15,8 @@ One that is UNSTEADY times as uneven as most of its layer, or, where that has fe
 it may be slow by turns, which of a layer that is uneven altogether nothing tells, since TCP serves all of its links so.
 Nor is one by chance that is plainly slow by turns, as not even half of all are.
 
-Members that take turns are seldom seen at the same time, and a mean of them has little to say. Of those the others'
-windows, in order of time, tell where a member is touched, whose own say nothing of it::
+Members that take turns are seldom seen at the same time, and a mean of them has little to say. When one of them is
+touched, if its own windows do not tell, those of the others do, in order of time::
 
     a  |. . '   . . '          those of b and c are slow from here
     b  | .   '   .    '                                 |  |
@@ -61,8 +61,7 @@ def levelled_together(
 ) -> list[Levelled]:  # fmt: skip
     """``several`` comparable series, at least a window each, with their segments; ``groups``: of which each is.
 
-    ``turns``, ``known_noise``: as :func:`levelled` has them; ``taking_turns``: of which of
-    ``groups`` members may.
+    ``turns``, ``known_noise``: as :func:`levelled` has them; ``taking_turns``: those of ``groups`` whose members may.
     """
     of_group = {made: [place for place, each in enumerate(groups) if each == made] for made in dict.fromkeys(groups)}
     asked = {place for places in of_group.values() for place in _unsteady(several, places)}

@@ -127,8 +127,8 @@ def test_a_window_strikes_the_iterations_that_it_does_with_all_injected(
 
     laps = undisturbed, lasting(*np.arange(0.3, 3.01, 0.3)), lasting(0.1)  # of other luck: slower, and over by then
     times: Any = SimpleNamespace(
-        system=SimpleNamespace(ranks={"edge-1": 0}), undisturbed_s=1.0, undisturbed=laps.__getitem__, of_lap=of_lap,
-        took_s=lambda _, laps: np.ones(laps),
+        system=SimpleNamespace(ranks={"edge-1": 0}), undisturbed_s=1.0, of_lap=of_lap,
+        trace=lambda _, lap: laps[lap], took_s=lambda _, laps: np.ones(laps),
     )  # fmt: skip
     found = _by_number(times, disturbed, once, 3)
     assert found == (pytest.approx(2.0) if struck else None)

@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 import pytest
 
+from e2c_dl.ranges import union
 from e2c_dl.worlds.virtual.kernel import Kernel
 from e2c_dl.worlds.virtual.tcp.connection import Connection, Train
-from e2c_dl.worlds.virtual.tcp.reassembly import Reassembly, union
+from e2c_dl.worlds.virtual.tcp.reassembly import Reassembly
 from e2c_dl.worlds.virtual.tcp.reduction import Reduction
 from e2c_dl.worlds.virtual.tcp.round_trips import RoundTrips
 from e2c_dl.worlds.virtual.tcp.window import HyStart, Window

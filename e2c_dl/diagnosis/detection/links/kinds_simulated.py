@@ -3,9 +3,8 @@
 In a modelled world a link, simulated (:mod:`.tcp_simulated`, :mod:`.lower_rate`), brings messages when they came if it
 is changed as it was: so a rate is told from a delay that comes and goes, and from losses. In any world one that drifts
 or steps is told from losses by stretches of the link: within these it serves alike messages alike. One that recurs is
-told from losses by all of its messages: on machines, a queue that overflows meanwhile included, and where they are few
-at a time. Who of its two ends
-a link waits for sockets tell (:mod:`.ends`).
+told from losses by all of its messages: on machines, a queue that overflows meanwhile included, and where no simulated
+rate tells. Who of its two ends a link waits for sockets tell (:mod:`.ends`).
 """
 
 from __future__ import annotations
@@ -199,8 +198,8 @@ def _rate_or_loss(
     by_none = BY_NO_RATE if uneven else A_MESSAGE
     found = lower_rate(each, as_designed, enough=by_none if is_rate else 0.0)
     if found is None:
-        few_at_a_time = not is_rate and as_designed.is_known_alone(each.link)  # any rate suits each of them
-        return (few_at_a_time and recurring_rate(each, as_designed)) or kind
+        seems_lost = not is_rate and as_designed.is_known_alone(each.link)
+        return (seems_lost and recurring_rate(each, as_designed)) or kind
     if not is_rate and found.misfit <= min(BROUGHT, FAR_LESS * found.scatter):
         return Kind(part=Part.RATE, rate=found.rate, slow=found.slow)
     no_rate = is_rate and found.misfit >= by_none

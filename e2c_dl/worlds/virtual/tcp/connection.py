@@ -21,9 +21,10 @@ from collections import deque
 from collections.abc import Callable
 
 from e2c_dl.dynamics.loss_model import LossModel
+from e2c_dl.ranges import union
 from e2c_dl.worlds.giving_up import GIVE_UP_S
 from e2c_dl.worlds.virtual.kernel import FOREVER, Kernel
-from e2c_dl.worlds.virtual.tcp.reassembly import Range, Reassembly, union
+from e2c_dl.worlds.virtual.tcp.reassembly import Range, Reassembly
 from e2c_dl.worlds.virtual.tcp.reduction import Reduction
 from e2c_dl.worlds.virtual.tcp.round_trips import RoundTrips
 from e2c_dl.worlds.virtual.tcp.window import Window

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from e2c_dl.ranges import union
 
 Range = tuple[int, int]
 """(first segment, the one behind the last)."""
@@ -42,14 +42,3 @@ class Reassembly:
                 found.append((at, begin))
             at = max(at, stop)
         return [*found, (at, end)] if at < end else found
-
-
-def union(ranges: Iterable[Range]) -> list[Range]:
-    """The same segments as ranges in order that do not touch."""
-    found: list[Range] = []
-    for first, end in sorted(ranges):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
-        else:
-            found.append((first, end))
-    return found

@@ -73,12 +73,12 @@ def losing_links(carried: Sequence[ObservedLink], windows: Windows, as_designed:
     known = [each for each in asked if not each.by_receiver and as_designed.is_known_alone(each)]
     most = MOST_SEGMENTS // max(1, sum(each.segments for each in known)) - BAD_LUCKS
     lucks, found, left = min(LUCKS, max(LEAST_LUCKS, most)), [], MOST_SEGMENTS
+    cheap = min(CHEAP, OF_FEW * MOST_SEGMENTS / max(1, len(known)))
     for link in sorted(known, key=lambda each: -int(each.services_ns.sum())):
         costs = (lucks + BAD_LUCKS) * link.segments
         if costs > left:
             continue
         left -= costs
-        cheap = min(CHEAP, OF_FEW * MOST_SEGMENTS / len(known))
         own = int(np.clip(cheap // max(link.segments, A_CALL), lucks, MOST_LUCKS))
         by_luck = [as_designed.by_luck(link, luck) for luck in range(1, own + 1)]
         by_bad_luck = [_by_bad_luck(link, own + luck, as_designed) for luck in range(1, BAD_LUCKS + 1)]
